@@ -1,1 +1,32 @@
+//! Posta: an actor-based message runtime for services that keep their state in a SQL database.
+//!
+//! A message leaves if and only if the transaction that wrote it committed (the outbox), and its effect on the
+//! receiving side happens once, however often it is delivered (the inbox). The words used here, one meaning
+//! each, and the guarantees with their tests stand in `docs/guarantees.md` beside this crate.
 
+// Generated code names this crate `::posta`; inside the crate that name must resolve too.
+extern crate self as posta;
+
+pub mod broker;
+pub mod consumer;
+pub mod dead_letter;
+pub mod inbox;
+pub mod lease;
+pub mod message;
+pub mod operations;
+pub mod outbox;
+pub mod retry;
+pub mod store;
+pub mod supervision;
+
+pub use broker::Broker;
+pub use consumer::{Consumer, Data, DeliveryInfo, Failure, Handled, Handler};
+pub use message::{Codec, Envelope, Json, Message, MessageId, OrderingKey, Slot};
+// pub use operations::{Builder, Posta};
+pub use outbox::Outbox;
+// pub use posta_macros::{Consumer, Message};
+#[cfg(feature = "postgres")]
+//X pub use store::Postgres;
+#[cfg(feature = "sqlite")]
+//X pub use store::Sqlite;
+pub use store::{Database, Tables, Tx};

@@ -1,0 +1,1 @@
+//! The database as a broker: queue tables in the application's own database, no server.

@@ -1,0 +1,123 @@
+use futures_util::future::BoxFuture;
+
+use super::{BrokerError, Capabilities, PartitionQueue, Topology};
+use crate::message::{Envelope, Malformed};
+use crate::store::{Database, OutboxRow, RowId, Session, StoreError};
+
+/// A broker, as the actors see it. Connections are made on demand and made anew after a failure by whoever asks again.
+pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The broker's name in telemetry (`messaging.system`).
+    fn name(&self) -> &'static str;
+
+    /// Where messages go, for telemetry and logs: never with a password.
+    fn address(&self) -> String;
+
+    /// Sees to it that the consumer's queues and bindings exist, as the configuration says: declare, verify, or leave alone.
+    /// Idempotent.
+    ///
+    /// # Errors
+    /// `Topology` when what exists differs: names the object, the argument and both values; nothing was deleted.
+    fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>>;
+
+    /// A publisher of its own, for one dispatcher: its confirms and returns reach nobody else.
+    fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher<D>>, BrokerError>>;
+
+    /// Subscribes to one partition's queue.
+    fn subscribe<'a>(
+        &'a self,
+        queue: &'a PartitionQueue,
+    ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>>;
+}
+
+/// What became of one message of a wave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum PublishOutcome {
+    /// The broker has it, in at least one queue.
+    Confirmed,
+    /// The broker has no queue for it; it kept nothing. The broker's text.
+    Returned(String),
+    /// The broker refused it (nack, too large). The broker's or the driver's text.
+    Refused(String),
+    /// Not known, since the channel failed first: to be published again, and nobody's attempt.
+    Unknown,
+}
+
+/// Publishes waves: messages of which no two have the same ordering key, unless the broker is transactional.
+pub trait Publisher<D: Database>: Send {
+    /// Publishes a wave and waits until the fate of each message is known, within the configured deadline. One outcome per row, in
+    /// the same order. Called before the settling transaction, with no transaction open. Rows are well-formed.
+    ///
+    /// # Cancel safety
+    /// Not safe: after a cancelled call the publisher must be dropped.
+    ///
+    /// # Errors
+    /// When the broker is unreachable, blocked, or too slow: nobody's attempt, nothing is known of any message; drop the publisher, back off.
+    fn publish<'a>(
+        &'a mut self,
+        wave: &'a [OutboxRow],
+    ) -> BoxFuture<'a, Result<Vec<PublishOutcome>, BrokerError>>;
+
+    /// For a transactional broker: publishes rows inside the settling transaction; returns those that at least one queue took.
+    fn publish_within<'a>(
+        &'a mut self,
+        _session: &'a mut Session<D>,
+        rows: &'a [RowId],
+    ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
+        let _ = rows;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// Which delivery, within its subscription: not valid on any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeliveryTag(pub u64);
+
+/// A message as the broker delivered it.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// What to acknowledge it by.
+    pub tag: DeliveryTag,
+    /// Whether the broker delivered it before, as far as it says.
+    pub redelivered: bool,
+    /// The message; a foreign publisher's may be malformed.
+    pub message: Result<Envelope, Malformed>,
+}
+
+/// The deliveries of one partition's queue, in its order.
+pub trait Subscription<D: Database>: Send {
+    /// Waits for at least one delivery and returns all that are there already, at most `limit`, in order. What has been returned and not
+    /// acknowledged is not returned again by the same subscription, and at most the configured prefetch is unacknowledged.
+    ///
+    /// # Cancel safety
+    /// Safe: no delivery is lost by a cancelled call.
+    ///
+    /// # Errors
+    /// When the channel closed, the consumer was cancelled, or the stream ended: drop the subscription, subscribe again.
+    fn receive(&mut self, limit: usize) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerError>>;
+
+    /// For a transactional broker: acknowledges inside the handling transaction, before its commit.
+    fn acknowledge_within<'a>(
+        &'a mut self,
+        _session: &'a mut Session<D>,
+        _tags: &'a [DeliveryTag],
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Acknowledges after the commit. All tags were returned by this subscription.
+    ///
+    /// # Errors
+    /// When the channel is dead: the broker delivers again, the inbox refuses the copies.
+    fn acknowledge<'a>(
+        &'a mut self,
+        tags: &'a [DeliveryTag],
+    ) -> BoxFuture<'a, Result<(), BrokerError>>;
+
+    /// Ends the subscription; what is not acknowledged goes back to the queue, at its old place. Never cancels the consumer first: the next
+    /// subscriber of an ordered queue must not start while this one still has a backlog.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
+}

@@ -1,0 +1,153 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::handler::Arguments;
+use super::{Handled, Handler, HandlerFn, MethodFn, State};
+use crate::message::{Message, SLOTS};
+use crate::store::Database;
+
+/// Partitions of a consumer unless it says otherwise.
+pub const PARTITIONS_DEFAULT: u8 = 8;
+
+/// Most partitions of a consumer: a partition is a range of slots, so there cannot be more of them than slots.
+pub const PARTITIONS_MAX: u8 = SLOTS;
+
+/// Longest consumer name, in bytes: the longest queue name made from it is `<name>.63`, an AMQP short string of 255
+/// bytes; names are kept far below, since they stand in every inbox row.
+pub const NAME_BYTES_MAX: usize = 100;
+
+const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX);
+
+/// A named subscriber with its handlers.
+///
+/// Its name is its identity: queues, inbox rows and leases are found by it. All processes that run a consumer must give it the same number of
+/// partitions. Mistakes are collected and reported by [`crate::Builder::start`], all at once.
+pub struct Consumer<D: Database> {
+    pub(crate) name: String,
+    pub(crate) partitions: u8,
+    pub(crate) handlers: BTreeMap<&'static str, Handler<D>>,
+    pub(crate) state: State,
+    pub(crate) mistakes: Vec<String>,
+}
+
+impl<D: Database> Consumer<D> {
+    /// A consumer without handlers yet. The name has 1 to 100 of `a-z A-Z 0-9 . _ -`.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            partitions: PARTITIONS_DEFAULT,
+            handlers: BTreeMap::new(),
+            state: State::default(),
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// Handles a message type with the handler that is named beside the message.
+    #[must_use]
+    pub fn handles<M: Handled<D>>(mut self) -> Self {
+        if M::CONSUMER != self.name {
+            self.mistakes.push(format!(
+                "the handler of {:?} belongs to the consumer {:?}, not to {:?}",
+                M::TYPE,
+                M::CONSUMER,
+                self.name
+            ));
+        }
+        self.add::<M>(M::handler())
+    }
+
+    /// Handles a message type with this function.
+    #[must_use]
+    pub fn handle_with<M, Args>(self, function: impl HandlerFn<D, M, Args>) -> Self
+    where
+        M: Message,
+        Args: Arguments + 'static,
+    {
+        self.add::<M>(Handler::function::<M, Args, _>(function))
+    }
+
+    /// Handles a message type with a method of a consumer struct; `#[derive(Consumer)]` calls it.
+    #[must_use]
+    pub fn handle_with_method<S, M, Args>(
+        self,
+        consumer: &Arc<S>,
+        method: impl MethodFn<D, S, M, Args>,
+    ) -> Self
+    where
+        S: Send + Sync + 'static,
+        M: Message,
+        Args: Arguments + 'static,
+    {
+        self.add::<M>(Handler::method::<S, M, Args, _>(consumer.clone(), method))
+    }
+
+    /// Sets the number of partitions, 1 to 64; 8 by default.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u8) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Shares a value with this consumer's handlers, as [`super::Data`].
+    #[must_use]
+    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    fn add<M: Message>(mut self, handler: Handler<D>) -> Self {
+        if self.handlers.insert(M::TYPE, handler).is_some() {
+            self.mistakes.push(format!(
+                "the consumer {:?} has two handlers for the message type {:?}",
+                self.name,
+                M::TYPE
+            ));
+        }
+        self
+    }
+
+    /// All mistakes of this consumer, each as one sentence with field, value and limit.
+    pub(crate) fn mistakes(&self) -> Vec<String> {
+        let mut mistakes = self.mistakes.clone();
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        if self.name.is_empty()
+            || self.name.len() > NAME_BYTES_MAX
+            || !self.name.bytes().all(allowed)
+        {
+            mistakes.push(format!(
+                "consumer name {:?}: it must be 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'",
+                self.name
+            ));
+        }
+        if self.partitions == 0 || self.partitions > PARTITIONS_MAX {
+            mistakes.push(format!(
+                "consumer {:?}: {} partitions; it must be 1 to {PARTITIONS_MAX}, the number of slots",
+                self.name, self.partitions
+            ));
+        }
+        if self.handlers.is_empty() {
+            mistakes.push(format!("consumer {:?} handles no message type", self.name));
+        }
+        for (message_type, handler) in &self.handlers {
+            if let Err(error) = handler.check(&self.state) {
+                mistakes.push(format!(
+                    "consumer {:?}, handler of {message_type:?}: {error}",
+                    self.name
+                ));
+            }
+        }
+        mistakes
+    }
+}
+
+impl<D: Database> fmt::Debug for Consumer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("name", &self.name)
+            .field("partitions", &self.partitions)
+            .field("handles", &self.handlers.keys())
+            .finish_non_exhaustive()
+    }
+}

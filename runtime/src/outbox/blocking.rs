@@ -1,0 +1,1 @@
+//! Enqueueing on diesel's blocking `PgConnection`.

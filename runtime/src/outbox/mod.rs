@@ -1,0 +1,14 @@
+//! The outbox: a message is a row written in the transaction that changes the state (G1), dispatched after its commit (G2).
+//!
+//! [`Outbox`] is the enqueueing side and works on any connection of the database; the **dispatcher** is the actor
+//! that owns lanes, publishes their rows and settles them.
+
+#[cfg(feature = "postgres-blocking")]
+pub mod blocking;
+mod context;
+mod enqueue;
+mod error;
+
+pub use context::Context;
+pub use enqueue::Outbox;
+pub use error::EnqueueError;

@@ -1,0 +1,51 @@
+//! What Posta keeps in the application's database, and what it asks of it.
+//!
+//! One trait per noun, all implemented by one type per database ([`PostgresStore`], [`SqliteStore`]):
+//!
+//! | trait | table | who calls it |
+//! |---|---|---|
+//! | [`OutboxStore`] | `outbox`, `dispatched` | enqueueing code, the dispatcher |
+//! | [`QueueStore`] | `queue`, `subscription` | the database broker |
+//! | [`InboxStore`] | `inbox` | the partition actor |
+//! | [`RetryStore`] | `retry` | the partition actor |
+//! | [`DeadLetterStore`] | `dead_letter` | the dispatcher, the partition actor |
+//! | [`LeaseStore`] | `lease`, `member` | the lease keeper |
+//! | [`MigrationStore`] | `migration` | `migrate`, and the check at start |
+//!
+//! Every method works on a connection on which the caller has begun a transaction ([`Store::begin`]); none begins or
+//! commits one itself. So one reader sees which steps are atomic together, and the store works behind a pooler in
+//! transaction mode. Due times, leases and ages are computed and compared by the database's clock.
+
+mod database;
+mod dead_letter;
+mod error;
+mod inbox;
+mod lease;
+mod migration;
+mod outbox;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod queue;
+mod retry;
+mod session;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod tables;
+mod tx;
+
+pub use database::{Connect, ConnectionOf, Database, DatabasePool, PooledConnection, Store};
+pub use dead_letter::{DeadLetterStore, NewDeadLetter, Origin};
+pub use error::{StoreError, StoreErrorKind};
+pub use inbox::{Admission, InboxStore};
+pub use lease::{Fence, Grant, LeaseStore, MemberId, Resource};
+pub use migration::{AppliedMigration, MigrationStore};
+pub use outbox::{Backlog, FailedRow, OutboxRow, OutboxStore, RowId};
+#[cfg(feature = "postgres")]
+//X pub use postgres::{Postgres, PostgresStore};
+pub use queue::{QueueRow, QueueStore};
+pub use retry::{HeldRow, NewHold, RetryStore};
+pub use session::Session;
+#[cfg(feature = "sqlite")]
+//X pub use sqlite::{Sqlite, SqliteStore};
+pub use tables::{Tables, TablesError};
+pub use tx::Tx;
