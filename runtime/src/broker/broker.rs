@@ -5,11 +5,11 @@ use super::{BrokerError, BrokerErrorKind};
 /// Which broker carries the messages: the second of the two things that a service names.
 #[derive(Clone)]
 pub struct Broker {
-    pub(crate) kind: Kind,
+    pub(crate) kind: BrokerKind,
 }
 
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum BrokerKind {
     Database,
     #[cfg(feature = "rabbitmq")]
     RabbitMq(super::rabbitmq::RabbitMqOptions),
@@ -19,14 +19,14 @@ impl Broker {
     /// The application's database itself: queue tables, no server.
     #[must_use]
     pub fn database() -> Self {
-        Self { kind: Kind::Database }
+        Self { kind: BrokerKind::Database }
     }
 
     /// RabbitMQ with options beyond its URL.
     #[cfg(feature = "rabbitmq")]
     #[must_use]
     pub fn rabbitmq(options: super::rabbitmq::RabbitMqOptions) -> Self {
-        Self { kind: Kind::RabbitMq(options) }
+        Self { kind: BrokerKind::RabbitMq(options) }
     }
 
     /// The broker of a URL: `database`, or `amqp://…` and `amqps://…` for RabbitMQ.
@@ -57,9 +57,9 @@ impl Broker {
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Database => f.write_str("Broker(database)"),
+            BrokerKind::Database => f.write_str("Broker(database)"),
             #[cfg(feature = "rabbitmq")]
-            Kind::RabbitMq(options) => write!(f, "Broker({options:?})"),
+            BrokerKind::RabbitMq(options) => write!(f, "Broker({options:?})"),
         }
     }
 }

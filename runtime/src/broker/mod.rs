@@ -20,6 +20,7 @@ pub mod rabbitmq;
 mod topology;
 
 pub use broker::Broker;
+pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
 pub use driver::{
     BrokerDriver, Delivery, DeliveryTag, PublishOutcome, Publisher, Subscription,

@@ -15,7 +15,7 @@ pub const PARTITIONS_MAX: u8 = SLOTS;
 
 /// Longest consumer name, in bytes: the longest queue name made from it is `<name>.63`, an AMQP short string of 255
 /// bytes; names are kept far below, since they stand in every inbox row.
-pub const NAME_BYTES_MAX: usize = 100;
+const NAME_BYTES_MAX: usize = 100;
 
 const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX);
 

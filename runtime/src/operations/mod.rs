@@ -1,2 +1,28 @@
-//! .
+//! Operations: building, starting, watching and stopping a runtime.
+//!
+//! [`Posta::builder`] collects everything and reports all mistakes at once; [`Builder::start`] spawns the actor system:
+//!
+//! ```text
+//! root arbiter     supervisor "outbox"        dispatchers, one per arbiter
+//!                  supervisor "<consumer>"    one partition actor per partition
+//!                  supervisor "leases"        one lease keeper for the lanes and one per consumer
+//!                  supervisor "wakes"         the relay between processes
+//! ```
+//!
+//! Children are spread over the arbiters, each of them one thread.
 
+mod builder;
+mod counters;
+mod error;
+mod posta;
+mod relay;
+pub mod settings;
+mod spawn;
+mod status;
+
+pub use builder::Builder;
+pub use counters::{Counters, Counts};
+pub use error::{StartError, StopError, TransactionError};
+pub use posta::Posta;
+pub use settings::Settings;
+pub use status::{ConsumerStatus, Status};

@@ -6,9 +6,14 @@
 #[cfg(feature = "postgres-blocking")]
 pub mod blocking;
 mod context;
+mod dispatcher;
 mod enqueue;
 mod error;
+mod settlement;
+mod wave;
 
 pub use context::Context;
+pub(crate) use dispatcher::Dispatcher;
 pub use enqueue::Outbox;
 pub use error::EnqueueError;
+pub(crate) use settlement::Settled;

@@ -1,0 +1,291 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use super::{Fence, Grant, MemberId, Resource};
+use crate::supervision::{Wake, WakeListener};
+
+/// What this process owns of one resource, as the keeper last knew it, and what of it is in use by actors.
+///
+/// The keeper writes grants; dispatchers and partition actors take [`LeaseUse`]s. It is the only thing that they share.
+#[derive(Clone)]
+pub(crate) struct Board {
+    resource: Resource,
+    member: MemberId,
+    entries: Arc<Mutex<BTreeMap<u8, Entry>>>,
+    /// Calls the users when grants changed.
+    changed: Wake,
+    /// Calls the keeper when a use ended.
+    returned: Wake,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// What the database granted last; none once it was given back or lost while still in use.
+    granted: Option<Granted>,
+    /// How many uses there are, of this epoch or of an earlier one.
+    uses: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Granted {
+    grant: Grant,
+    valid_until: Instant,
+    /// Whether the keeper means to keep it: if not, its users drain.
+    keep: bool,
+}
+
+impl Board {
+    pub(crate) fn new(resource: Resource, member: MemberId) -> Self {
+        Self {
+            resource,
+            member,
+            entries: Arc::default(),
+            changed: Wake::new(),
+            returned: Wake::new(),
+        }
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// A listener that is called when grants come or go.
+    pub(crate) fn changes(&self) -> WakeListener {
+        self.changed.listen()
+    }
+
+    /// A listener that is called when a use ends.
+    pub(crate) fn returns(&self) -> WakeListener {
+        self.returned.listen()
+    }
+
+    /// Begins to use a lease that is owned, valid and to be kept, and that nobody in this process uses.
+    pub(crate) fn use_lease(&self, number: u8) -> Option<LeaseUse> {
+        let mut entries = self.lock();
+        let entry = entries.get_mut(&number)?;
+        let granted = entry.granted.filter(|granted| granted.is_usable())?;
+        if entry.uses > 0 {
+            return None;
+        }
+        entry.uses += 1;
+        Some(LeaseUse { board: self.clone(), grant: granted.grant })
+    }
+
+    /// The numbers that are owned, valid and to be kept.
+    pub(crate) fn usable(&self) -> Vec<u8> {
+        let entries = self.lock();
+        let usable = entries
+            .iter()
+            .filter(|(_, entry)| entry.granted.is_some_and(|granted| granted.is_usable()));
+        usable.map(|(number, _)| *number).collect()
+    }
+
+    /// Forgets grants that the database no longer knows as this process's.
+    pub(crate) fn lose_all_but(&self, owned: &[Grant]) {
+        let mut entries = self.lock();
+        let before = grants(&entries);
+        for entry in entries.values_mut() {
+            entry.granted = entry.granted.filter(|granted| owned.contains(&granted.grant));
+        }
+        let changed = before != grants(&entries);
+        drop(entries);
+        if changed {
+            self.changed.call();
+        }
+    }
+
+    /// Replaces what is owned by what the database said, valid until `valid_until`.
+    pub(crate) fn set(&self, owned: &[Grant], valid_until: Instant) {
+        self.lose_all_but(owned);
+        let mut entries = self.lock();
+        let before = grants(&entries);
+        for grant in owned {
+            let entry = entries.entry(grant.number).or_insert(Entry { granted: None, uses: 0 });
+            let keep = entry.granted.is_none_or(|granted| granted.keep);
+            entry.granted = Some(Granted { grant: *grant, valid_until, keep });
+        }
+        entries.retain(|_, entry| entry.granted.is_some() || entry.uses > 0);
+        let changed = before != grants(&entries);
+        drop(entries);
+        if changed {
+            self.changed.call();
+        }
+    }
+
+    /// Marks what is above a share of `share` leases as not to be kept (those in use last), and the rest as to be kept; returns the grants that can be
+    /// given back at once, since nobody uses them.
+    pub(crate) fn shrink_to(&self, share: usize) -> Vec<Grant> {
+        let mut entries = self.lock();
+        let mut owned: Vec<(bool, bool, u8)> = entries
+            .iter()
+            .filter_map(|(number, entry)| {
+                entry.granted.map(|granted| (granted.keep, entry.uses > 0, *number))
+            })
+            .collect();
+        // First what is on its way out already, then what nobody uses, then the highest numbers.
+        owned.sort_by_key(|(keep, used, number)| (*keep, *used, std::cmp::Reverse(*number)));
+        let surplus = owned.len().saturating_sub(share);
+        let mut changed = false;
+        let mut free = Vec::new();
+        for (index, (_, used, number)) in owned.into_iter().enumerate() {
+            let Some(entry) = entries.get_mut(&number) else { continue };
+            let Some(granted) = entry.granted.as_mut() else { continue };
+            let keep = index >= surplus;
+            changed |= granted.keep != keep;
+            granted.keep = keep;
+            if !keep && !used {
+                free.push(granted.grant);
+            }
+        }
+        drop(entries);
+        if changed {
+            self.changed.call();
+        }
+        free
+    }
+
+    /// Whether a lease is still owned and not to be kept: its user drains.
+    pub(crate) fn has_unkept(&self) -> bool {
+        self.lock().values().any(|entry| entry.granted.is_some_and(|granted| !granted.keep))
+    }
+
+    /// Whether nothing of the resource is in use.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().values().all(|entry| entry.uses == 0)
+    }
+
+    fn end_use(&self, number: u8) {
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get_mut(&number) {
+            entry.uses = entry.uses.saturating_sub(1);
+        }
+        entries.retain(|_, entry| entry.granted.is_some() || entry.uses > 0);
+        drop(entries);
+        self.returned.call();
+        // Somebody may have waited for the old use to end.
+        self.changed.call();
+    }
+
+    fn current(&self, number: u8) -> Option<Granted> {
+        self.lock().get(&number).and_then(|entry| entry.granted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Entry>> {
+        // Nothing panics while holding it; if it did, the map would still be whole.
+        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn grants(entries: &BTreeMap<u8, Entry>) -> Vec<Grant> {
+    entries.values().filter_map(|entry| entry.granted.map(|granted| granted.grant)).collect()
+}
+
+impl Granted {
+    fn is_usable(&self) -> bool {
+        self.keep && Instant::now() < self.valid_until
+    }
+}
+
+/// The right of one actor to work on one lane or partition, until it is dropped.
+pub(crate) struct LeaseUse {
+    board: Board,
+    grant: Grant,
+}
+
+impl LeaseUse {
+    /// Whether new work may be begun: still owned in the same epoch, inside the trust window, and to be kept.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.board
+            .current(self.grant.number)
+            .is_some_and(|granted| granted.grant == self.grant && granted.is_usable())
+    }
+
+    /// Says that the database refused this lease's fence: it is lost, whatever the clock says, until the keeper has asked again.
+    pub(crate) fn lost(&self) {
+        let mut entries = self.board.lock();
+        if let Some(entry) = entries.get_mut(&self.grant.number) {
+            entry.granted = entry.granted.filter(|granted| granted.grant != self.grant);
+        }
+    }
+
+    /// What settles of work under this lease carry.
+    pub(crate) fn fence(&self) -> Fence {
+        Fence {
+            resource: self.board.resource.clone(),
+            owner: self.board.member,
+            grant: self.grant,
+        }
+    }
+}
+
+impl Drop for LeaseUse {
+    fn drop(&mut self) {
+        self.board.end_use(self.grant.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn board() -> Board {
+        Board::new(Resource::Lanes, MemberId::random())
+    }
+
+    fn grant(number: u8, epoch: i64) -> Grant {
+        Grant { number, epoch }
+    }
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_lease_is_used_by_one_actor_at_a_time() {
+        let board = board();
+        board.set(&[grant(3, 1)], later());
+        let first = board.use_lease(3).unwrap();
+        assert!(board.use_lease(3).is_none());
+        drop(first);
+        assert!(board.use_lease(3).is_some());
+    }
+
+    #[test]
+    fn a_use_ends_with_its_epoch_and_blocks_the_next_until_it_is_dropped() {
+        let board = board();
+        board.set(&[grant(3, 1)], later());
+        let old = board.use_lease(3).unwrap();
+        board.set(&[grant(3, 2)], later());
+        assert!(!old.may_go_on());
+        assert!(board.use_lease(3).is_none());
+        drop(old);
+        assert_eq!(board.use_lease(3).unwrap().fence().grant, grant(3, 2));
+    }
+
+    #[test]
+    fn a_use_ends_with_the_trust_window() {
+        let board = board();
+        board.set(&[grant(0, 1)], later());
+        let lease = board.use_lease(0).unwrap();
+        assert!(lease.may_go_on());
+        board.set(&[grant(0, 1)], Instant::now());
+        assert!(!lease.may_go_on());
+    }
+
+    #[test]
+    fn what_is_above_the_share_drains_before_it_is_given_back() {
+        let board = board();
+        board.set(&[grant(0, 1), grant(1, 1), grant(2, 1)], later());
+        let (zero, two) = (board.use_lease(0).unwrap(), board.use_lease(2).unwrap());
+        assert_eq!(board.shrink_to(2), [grant(1, 1)]);
+        assert!(zero.may_go_on() && two.may_go_on());
+        board.set(&[grant(0, 1), grant(2, 1)], later());
+        assert_eq!(board.shrink_to(1), []);
+        assert!(zero.may_go_on() && !two.may_go_on());
+        drop(two);
+        assert_eq!(board.shrink_to(1), [grant(2, 1)]);
+    }
+}

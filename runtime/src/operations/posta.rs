@@ -1,0 +1,282 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::sync::{oneshot, watch};
+
+use super::{Builder, ConsumerStatus, Counters, Settings, Status, StopError, TransactionError};
+use crate::broker::Broker;
+use crate::dead_letter::Origin;
+use crate::lease::{Board, MemberId, leave_all};
+use crate::outbox::{Context, Outbox};
+use crate::store::{
+    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, Store, StoreError, Tx,
+};
+use crate::supervision::{ChildState, Drained, Phase, Registry, Supervisor, Wake, crash_point};
+
+/// How long aborted children get to be dropped.
+const ABORT_GRACE: Duration = Duration::from_secs(1);
+
+/// A running actor system: transactions that enqueue, and the life of the whole. Cheap to clone.
+pub struct Posta<D: Database> {
+    store: D::Store,
+    outbox: Outbox<D>,
+    enqueued: Wake,
+    counters: Arc<Counters>,
+    consumers: Arc<Vec<String>>,
+    running: Arc<Running>,
+}
+
+/// What is needed to watch and to stop the actors.
+pub(super) struct Running {
+    pub(super) member: MemberId,
+    pub(super) boards: Vec<Board>,
+    pub(super) settings: Settings,
+    pub(super) registry: Registry,
+    pub(super) phase: watch::Sender<Phase>,
+    pub(super) supervisors: Vec<Addr<Supervisor>>,
+    pub(super) arbiters: Vec<Arbiter>,
+}
+
+impl<D: Database> Posta<D> {
+    /// Begins a runtime on a database and a broker.
+    #[must_use]
+    pub fn builder(database_url: &str, broker: Broker) -> Builder<D> {
+        Builder::new(database_url, broker)
+    }
+
+    pub(super) fn new(
+        store: D::Store,
+        outbox: Outbox<D>,
+        enqueued: Wake,
+        counters: Arc<Counters>,
+        consumers: Vec<String>,
+        running: Running,
+    ) -> Self {
+        let (consumers, running) = (Arc::new(consumers), Arc::new(running));
+        Self { store, outbox, enqueued, counters, consumers, running }
+    }
+
+    /// Runs a transaction: state and messages commit together or not at all (G1).
+    ///
+    /// Messages that `work` enqueues are written in one insert after its last statement; then it is committed, and the dispatcher is nudged. An error of
+    /// `work` rolls back.
+    ///
+    /// # Cancel safety
+    /// Dropped before the commit was sent it rolls back; dropped while the commit is under way its outcome is unknown. The connection
+    /// is discarded in both cases.
+    ///
+    /// # Errors
+    /// The error of `work`, or a [`TransactionError`] turned into it.
+    pub async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: AsyncFnOnce(&mut Tx<'_, D>) -> Result<T, E>,
+        E: From<TransactionError>,
+    {
+        let mut session = self.store.begin().await.map_err(TransactionError::Store)?;
+        let mut tx = Tx::new(&mut *session, &self.outbox, Context::default());
+        let value = match work(&mut tx).await {
+            Ok(value) => value,
+            Err(error) => {
+                session.rollback().await;
+                return Err(error);
+            }
+        };
+        let enqueued = match tx.flush().await {
+            Ok(enqueued) => enqueued,
+            Err(error) => {
+                session.rollback().await;
+                return Err(TransactionError::Store(error).into());
+            }
+        };
+        crash_point!("enqueue.inserted");
+        session.commit().await.map_err(TransactionError::Commit)?;
+        crash_point!("enqueue.committed");
+        if enqueued > 0 {
+            self.nudge();
+        }
+        Ok(value)
+    }
+
+    /// Makes the dispatcher look into the outbox at once; sensible after a commit of the application's own that enqueued. Coalesces, never blocks.
+    pub fn nudge(&self) {
+        self.enqueued.call();
+    }
+
+    /// The enqueueing side for transactions that the application begins itself.
+    #[must_use]
+    pub fn outbox(&self) -> &Outbox<D> {
+        &self.outbox
+    }
+
+    /// The store: connections, tables and statements.
+    #[must_use]
+    pub fn store(&self) -> &D::Store {
+        &self.store
+    }
+
+    /// The state of every actor.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.running.registry
+    }
+
+    /// What the actors go by.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.running.settings
+    }
+
+    /// What an operator asks first, read from the tables.
+    ///
+    /// # Errors
+    /// When the database does not answer; the registry does all the same.
+    pub async fn status(&self) -> Result<Status, StoreError> {
+        let mut session = self.store.begin().await?;
+        let outbox = self.store.backlog(&mut session).await?;
+        let dispatch_dead_letters =
+            self.store.dead_letters(&mut session, &Origin::Dispatch).await?;
+        let mut consumers = Vec::with_capacity(self.consumers.len());
+        for name in self.consumers.iter() {
+            let (held, held_keys) = self.store.held(&mut session, name).await?;
+            let origin = Origin::Consumer(name.clone());
+            consumers.push(ConsumerStatus {
+                name: name.clone(),
+                handled: self.store.handled(&mut session, name).await?,
+                held,
+                held_keys,
+                dead_letters: self.store.dead_letters(&mut session, &origin).await?,
+            });
+        }
+        session.commit().await?;
+        Ok(Status {
+            outbox,
+            dispatch_dead_letters,
+            consumers,
+            counts: self.counters.counts(),
+            children: self.running.registry.children(),
+            healthy: self.running.registry.is_healthy(),
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT (a second one aborts), then drains within the configured grace.
+    ///
+    /// # Errors
+    /// When the drain did not finish in time.
+    pub async fn run_until_signal(&self) -> Result<(), StopError> {
+        signal().await;
+        tokio::select! {
+            stopped = self.stop() => stopped,
+            () = signal() => {
+                self.abort().await;
+                Err(self.unfinished())
+            }
+        }
+    }
+
+    /// Drains: takes nothing new, finishes what is in flight, gives the rest and the leases back; after the configured grace aborts.
+    /// Calling it again waits for the same drain.
+    ///
+    /// # Cancel safety
+    /// The drain goes on; nobody aborts it then.
+    ///
+    /// # Errors
+    /// When the grace was not enough; what was in flight is undone by the database and delivered again.
+    pub async fn stop(&self) -> Result<(), StopError> {
+        self.running.advance(Phase::Drain);
+        let drain = async {
+            for supervisor in &self.running.supervisors {
+                let (drained, wait) = oneshot::channel();
+                // A supervisor that is gone has nothing left to drain.
+                if supervisor.send(Drained(drained)).await.is_ok() {
+                    let _ = wait.await;
+                }
+            }
+        };
+        let grace = self.running.settings.grace;
+        let outcome = match tokio::time::timeout(grace, drain).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.unfinished()),
+        };
+        if outcome.is_err() {
+            self.abort().await;
+        }
+        let leave = leave_all(&self.store, &self.running.boards, self.running.member);
+        if let Ok(Err(error)) = tokio::time::timeout(ABORT_GRACE, leave).await {
+            tracing::info!(
+                error = &error as &dyn std::error::Error,
+                "leases were not given back; they expire"
+            );
+        }
+        self.running.arbiters.iter().for_each(|arbiter| {
+            // `false`: it has stopped already.
+            let _ = arbiter.stop();
+        });
+        outcome
+    }
+
+    async fn abort(&self) {
+        self.running.advance(Phase::Abort);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    fn unfinished(&self) -> StopError {
+        let children = self.running.registry.children().into_iter();
+        let unfinished = children
+            .filter(|(_, status)| status.state != ChildState::Drained)
+            .map(|(name, _)| name)
+            .collect();
+        StopError { grace: self.running.settings.grace, unfinished }
+    }
+}
+
+impl Running {
+    fn advance(&self, to: Phase) {
+        self.phase.send_if_modified(|phase| {
+            let forward = *phase < to;
+            *phase = (*phase).max(to);
+            forward
+        });
+    }
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be caught");
+        let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT can be caught");
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+impl<D: Database> Clone for Posta<D> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            outbox: self.outbox.clone(),
+            enqueued: self.enqueued.clone(),
+            counters: self.counters.clone(),
+            consumers: self.consumers.clone(),
+            running: self.running.clone(),
+        }
+    }
+}
+
+impl<D: Database> fmt::Debug for Posta<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Posta")
+            .field("database", &D::NAME)
+            .field("consumers", &self.consumers)
+            .finish_non_exhaustive()
+    }
+}

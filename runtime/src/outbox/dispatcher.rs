@@ -1,0 +1,297 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::settlement::{Settled, Settlement};
+use super::wave::Waves;
+use crate::broker::{BrokerDriver, PublishOutcome, Publisher};
+use crate::lease::{Board, LeaseUse};
+use crate::message::Slot;
+use crate::operations::Counters;
+use crate::retry::Backoff;
+use crate::store::{Database, Fence, OutboxRow, OutboxStore, RowId, Store};
+use crate::supervision::{ChildError, Life, Wake, WakeListener, crash_point};
+
+/// The pause after the first look that found nothing; it doubles from there.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
+
+/// Between tries of a row that the broker returned or refused.
+const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+
+/// Between tries of a broker or database that is not there.
+const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+
+/// Publishes the rows of its lanes: the body of a dispatcher actor.
+///
+/// One round, each step one function: take lanes → claim rows → set aside what can never be dispatched → publish in waves →
+/// settle. No transaction is open while publishing. An outage of broker or database backs off the dispatcher and is no row's attempt.
+pub(crate) struct Dispatcher<D: Database> {
+    pub(crate) store: D::Store,
+    pub(crate) driver: Arc<dyn BrokerDriver<D>>,
+    pub(crate) board: Board,
+    /// Which dispatcher of the process this is, and of how many: it serves the lanes with `number % of == index`.
+    pub(crate) index: u8,
+    pub(crate) of: u8,
+    pub(crate) batch: usize,
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) poll_interval_max: Duration,
+    /// Called when the outbox may have got rows.
+    pub(crate) enqueued: Wake,
+    pub(crate) counters: Arc<Counters>,
+    /// Called after rows were dispatched through the database broker.
+    pub(crate) filled: Wake,
+}
+
+/// How a round ended.
+enum Round {
+    /// There may be more.
+    Worked,
+    /// Nothing to do; the first held row is due after this long, if there is one.
+    Idle(Option<Duration>),
+}
+
+impl<D: Database> Dispatcher<D> {
+    /// Dispatches until the runtime drains.
+    pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
+        let mut enqueued = self.enqueued.listen();
+        let mut changes = self.board.changes();
+        let mut lanes: BTreeMap<Slot, LeaseUse> = BTreeMap::new();
+        let mut publisher: Option<Box<dyn Publisher<D>>> = None;
+        let mut failures = 0;
+        let mut pause = POLL_INTERVAL_MIN;
+        while !life.is_draining() {
+            enqueued.hear();
+            changes.hear();
+            self.take_lanes(&mut lanes);
+            match self.round(&lanes, &mut publisher).await {
+                Ok(Round::Worked) => pause = POLL_INTERVAL_MIN,
+                Ok(Round::Idle(due)) => {
+                    let wait = due.map_or(pause, |due| due.min(pause));
+                    self.rest(&life, wait, &mut enqueued, &mut changes).await;
+                    pause = (pause * 2).min(self.poll_interval_max);
+                }
+                Err(error) => {
+                    // Whatever it was, nothing is known of the channel: the next round makes a new one.
+                    publisher = None;
+                    failures += 1;
+                    life.degraded(error.as_ref());
+                    let delay = OUTAGE_BACKOFF.delay(failures);
+                    tracing::warn!(
+                        dispatcher = %life.name,
+                        error = error.as_ref() as &dyn std::error::Error,
+                        delay_ms = delay.as_millis() as u64,
+                        "dispatch is interrupted"
+                    );
+                    life.pause(delay).await;
+                    continue;
+                }
+            }
+            if failures > 0 {
+                failures = 0;
+                life.recovered();
+                tracing::info!(dispatcher = %life.name, "dispatch goes on");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up lanes that are lost or to be handed over (nothing is in flight between rounds), and takes those that are free for use.
+    fn take_lanes(&self, lanes: &mut BTreeMap<Slot, LeaseUse>) {
+        lanes.retain(|_, lease| lease.may_go_on());
+        for number in self.board.usable() {
+            let Some(slot) = Slot::new(number).filter(|_| number % self.of == self.index) else {
+                continue;
+            };
+            if !lanes.contains_key(&slot) {
+                if let Some(lease) = self.board.use_lease(number) {
+                    lanes.insert(slot, lease);
+                }
+            }
+        }
+    }
+
+    async fn rest(
+        &self,
+        life: &Life,
+        wait: Duration,
+        enqueued: &mut WakeListener,
+        changes: &mut WakeListener,
+    ) {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = enqueued.called() => {}
+            () = changes.called() => {}
+            () = life.draining() => {}
+        }
+    }
+
+    async fn round(
+        &self,
+        lanes: &BTreeMap<Slot, LeaseUse>,
+        publisher: &mut Option<Box<dyn Publisher<D>>>,
+    ) -> Result<Round, ChildError> {
+        if lanes.is_empty() {
+            return Ok(Round::Idle(None));
+        }
+        let slots: Vec<Slot> = lanes.keys().copied().collect();
+        let fences = lanes.iter().map(|(slot, lease)| (*slot, lease.fence())).collect();
+        let mut session = self.store.begin().await?;
+        let claimed = self.store.pending(&mut session, &slots, &[], self.batch).await?;
+        let due = match claimed.is_empty() {
+            true => self.store.next_due(&mut session, &slots).await?,
+            false => None,
+        };
+        session.commit().await?;
+        crash_point!("dispatch.claimed");
+        if claimed.is_empty() {
+            return Ok(Round::Idle(due));
+        }
+        let mut settlement = Settlement::default();
+        let rows = self.set_aside(claimed, &mut settlement);
+        if publisher.is_none() {
+            *publisher = Some(self.driver.publisher().await?);
+        }
+        let publisher = publisher.as_mut().expect("it was just made");
+        let settled = if self.driver.capabilities().transactional {
+            self.publish_and_settle(publisher.as_mut(), rows, settlement, &fences).await?
+        } else {
+            let published = self.publish(publisher.as_mut(), rows, &mut settlement).await;
+            // What was confirmed before an outage is settled all the same.
+            let settled = self.settle(settlement, &fences).await?;
+            published?;
+            settled
+        };
+        self.counters.add_dispatched(&settled);
+        if settled.lost > 0 {
+            tracing::info!(rows = settled.lost, "lanes were lost before their rows were settled");
+            lanes.values().for_each(LeaseUse::lost);
+        }
+        Ok(Round::Worked)
+    }
+
+    /// Keeps what can be dispatched; malformed rows and rows above the size limit become dead letters, alone.
+    fn set_aside(&self, claimed: Vec<OutboxRow>, settlement: &mut Settlement) -> Vec<OutboxRow> {
+        let mut rows = Vec::with_capacity(claimed.len());
+        for row in claimed {
+            match row.message {
+                Ok(envelope) if envelope.payload.len() > self.payload_bytes_max => settlement
+                    .too_large(row.id, row.attempts, envelope, self.payload_bytes_max),
+                Ok(envelope) => rows.push(OutboxRow { message: Ok(envelope), ..row }),
+                Err(malformed) => settlement.malformed(row.id, row.attempts, malformed),
+            }
+        }
+        rows
+    }
+
+    /// Publishes wave after wave, each key's next row after its previous one was confirmed.
+    async fn publish(
+        &self,
+        publisher: &mut dyn Publisher<D>,
+        rows: Vec<OutboxRow>,
+        settlement: &mut Settlement,
+    ) -> Result<(), ChildError> {
+        let mut waves = Waves::new(rows);
+        loop {
+            let wave = waves.next(self.batch);
+            if wave.is_empty() {
+                return Ok(());
+            }
+            let outcomes = publisher.publish(&wave).await?;
+            crash_point!("dispatch.published");
+            for (row, outcome) in wave.iter().zip(outcomes) {
+                match outcome {
+                    PublishOutcome::Confirmed => settlement.dispatched(row.id),
+                    PublishOutcome::Returned(text) => {
+                        settlement.failed(row, format!("unroutable: {text}"), &ROW_BACKOFF);
+                        waves.fail(row);
+                    }
+                    PublishOutcome::Refused(text) => {
+                        settlement.failed(row, format!("refused: {text}"), &ROW_BACKOFF);
+                        waves.fail(row);
+                    }
+                    PublishOutcome::Unknown => waves.fail(row),
+                }
+            }
+        }
+    }
+
+    async fn settle(
+        &self,
+        settlement: Settlement,
+        fences: &BTreeMap<Slot, Fence>,
+    ) -> Result<Settled, ChildError> {
+        if settlement.is_empty() {
+            return Ok(Settled::default());
+        }
+        let mut session = self.store.begin().await?;
+        let settled = settlement.write(&self.store, &mut session, fences).await?;
+        session.commit().await?;
+        crash_point!("dispatch.settled");
+        Ok(settled)
+    }
+
+    /// For a transactional broker: fills the queues and settles in one transaction.
+    ///
+    /// All rows are routed at once. If one of a key found no queue while a successor did, the transaction is undone and done again
+    /// without that key's successors, so that none overtakes.
+    async fn publish_and_settle(
+        &self,
+        publisher: &mut dyn Publisher<D>,
+        rows: Vec<OutboxRow>,
+        mut settlement: Settlement,
+        fences: &BTreeMap<Slot, Fence>,
+    ) -> Result<Settled, ChildError> {
+        let mut rows = rows;
+        loop {
+            let mut session = self.store.begin().await?;
+            let ids: Vec<RowId> = rows.iter().map(|row| row.id).collect();
+            let routed = publisher.publish_within(&mut session, &ids).await?;
+            let routed: std::collections::HashSet<RowId> = routed.into_iter().collect();
+            let kept = without_overtakers(&rows, &routed);
+            if kept.len() < rows.len() {
+                session.rollback().await;
+                rows = kept;
+                continue;
+            }
+            for row in &rows {
+                if routed.contains(&row.id) {
+                    settlement.dispatched(row.id);
+                } else {
+                    let error = "unroutable: no consumer takes this message type".to_owned();
+                    settlement.failed(row, error, &ROW_BACKOFF);
+                }
+            }
+            crash_point!("dispatch.published");
+            let settled = settlement.write(&self.store, &mut session, fences).await?;
+            if settled.lost > 0 {
+                // Routed, but not ours any more: undo it all. The lanes' new owners route these rows.
+                session.rollback().await;
+                return Ok(Settled { lost: settled.lost, ..Settled::default() });
+            }
+            session.commit().await?;
+            crash_point!("dispatch.settled");
+            self.filled.call();
+            return Ok(settled);
+        }
+    }
+}
+
+/// The rows without those whose key has an earlier row that found no queue.
+fn without_overtakers(
+    rows: &[OutboxRow],
+    routed: &std::collections::HashSet<RowId>,
+) -> Vec<OutboxRow> {
+    let mut stopped = std::collections::HashSet::new();
+    let mut kept = Vec::with_capacity(rows.len());
+    for row in rows {
+        let key = row.message.as_ref().ok().and_then(|envelope| envelope.key.clone());
+        if key.as_ref().is_some_and(|key| stopped.contains(key)) {
+            continue;
+        }
+        if !routed.contains(&row.id) {
+            stopped.extend(key);
+        }
+        kept.push(row.clone());
+    }
+    kept
+}

@@ -1,0 +1,134 @@
+use std::any::Any;
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::watch;
+
+use super::{Phase, Registry};
+
+/// Why a child's body ended before it was told to.
+pub(crate) type ChildError = Box<dyn Error + Send + Sync>;
+
+/// A child's body: called on the child's arbiter at every start.
+pub(crate) type Body =
+    Arc<dyn Fn(Life) -> LocalBoxFuture<'static, Result<(), ChildError>> + Send + Sync>;
+
+/// What a body knows of its own life: its name, and the phase of the runtime.
+#[derive(Clone)]
+pub(crate) struct Life {
+    pub(crate) name: Arc<str>,
+    pub(crate) registry: Registry,
+    phase: watch::Receiver<Phase>,
+}
+
+impl Life {
+    pub(crate) fn new(name: &str, registry: Registry, phase: watch::Receiver<Phase>) -> Self {
+        Self { name: name.into(), registry, phase }
+    }
+
+    /// Whether nothing new may be taken.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Drain
+    }
+
+    /// Waits until nothing new may be taken. Cancel-safe.
+    pub(crate) async fn draining(&self) {
+        let mut phase = self.phase.clone();
+        // An error means that the runtime itself is gone: that is a drain as well.
+        let _ = phase.wait_for(|phase| *phase >= Phase::Drain).await;
+    }
+
+    /// Waits this long, or until nothing new may be taken; `false` in the latter case. Cancel-safe.
+    pub(crate) async fn pause(&self, duration: Duration) -> bool {
+        tokio::time::timeout(duration, self.draining()).await.is_err()
+    }
+
+    /// Says that the child waits for something outside that is missing.
+    pub(crate) fn degraded(&self, error: &(dyn Error + 'static)) {
+        self.registry.degraded(&self.name, error_chain(error));
+    }
+
+    /// Says that nothing is missing any more.
+    pub(crate) fn recovered(&self) {
+        self.registry.recovered(&self.name);
+    }
+}
+
+/// An error with its sources, on one line, for people.
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let part = error.to_string();
+        if !text.ends_with(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// How a body ended.
+pub(crate) enum Outcome {
+    Finished,
+    Failed(String),
+    Panicked(String),
+}
+
+/// Says to the supervisor that a child's body has ended.
+pub(crate) struct Ended {
+    pub(crate) name: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) ran_for: Duration,
+}
+
+impl Message for Ended {
+    type Result = ();
+}
+
+/// The actor around a body: it lives on the child's arbiter, runs the body once, reports how it ended, and stops.
+pub(crate) struct ChildActor {
+    pub(crate) life: Life,
+    pub(crate) body: Body,
+    pub(crate) supervisor: Recipient<Ended>,
+}
+
+impl Actor for ChildActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        let (life, body, supervisor) =
+            (self.life.clone(), self.body.clone(), self.supervisor.clone());
+        let run = async move {
+            let started = Instant::now();
+            let name = life.name.to_string();
+            let mut phase = life.phase.clone();
+            // The body itself is made inside the guard: it may panic before its first await.
+            let body = AssertUnwindSafe(async move { body(life).await }).catch_unwind();
+            let outcome = tokio::select! {
+                ended = body => match ended {
+                    Ok(Ok(())) => Outcome::Finished,
+                    Ok(Err(error)) => Outcome::Failed(error_chain(error.as_ref())),
+                    Err(panic) => Outcome::Panicked(panic_text(panic.as_ref())),
+                },
+                _ = phase.wait_for(|phase| *phase == Phase::Abort) => Outcome::Finished,
+            };
+            let ended = Ended { name, outcome, ran_for: started.elapsed() };
+            // The supervisor outlives its children; when it does not, the whole runtime is going down.
+            let _ = supervisor.send(ended).await;
+        };
+        context.spawn(run.into_actor(self).map(|(), _, context| context.stop()));
+    }
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a value that is no text".to_owned())
+}
