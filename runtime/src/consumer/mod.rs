@@ -7,12 +7,13 @@ mod consumer;
 mod delivery_info;
 mod error;
 mod extract;
+pub(crate) mod generated;
 mod handled;
 mod handler;
 
-pub use consumer::{Consumer, PARTITIONS_DEFAULT, PARTITIONS_MAX};
+pub use consumer::{Consumer, NAME_BYTES_MAX, is_valid_name, PARTITIONS_DEFAULT, PARTITIONS_MAX};
 pub use delivery_info::DeliveryInfo;
 pub use error::{Failure, HandleError};
 pub use extract::{Data, Extract, ExtractError, State};
 pub use handled::Handled;
-pub use handler::{Handler, HandlerFn, MethodFn};
+pub use handler::{Handler, HandlerFn, MethodFn, Outcome};
