@@ -24,9 +24,16 @@ pub use consumer::{Consumer, Data, DeliveryInfo, Failure, Handled, Handler};
 pub use message::{Codec, Envelope, Json, Message, MessageId, OrderingKey, Slot};
 pub use operations::{Builder, Posta};
 pub use outbox::Outbox;
-// pub use posta_macros::{Consumer, Message};
+pub use posta_macros::{Consumer, Message};
 #[cfg(feature = "postgres")]
 //X pub use store::Postgres;
 #[cfg(feature = "sqlite")]
 //X pub use store::Sqlite;
 pub use store::{Database, Tables, Tx};
+
+/// For the code that the derive macros generate; no part of the interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::consumer::generated::{function, is_same_type, method};
+    pub use crate::message::generated::{KeyField, NoCodec, key_field};
+}

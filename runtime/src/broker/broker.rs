@@ -19,14 +19,18 @@ impl Broker {
     /// The application's database itself: queue tables, no server.
     #[must_use]
     pub fn database() -> Self {
-        Self { kind: BrokerKind::Database }
+        Self {
+            kind: BrokerKind::Database,
+        }
     }
 
     /// RabbitMQ with options beyond its URL.
     #[cfg(feature = "rabbitmq")]
     #[must_use]
     pub fn rabbitmq(options: super::rabbitmq::RabbitMqOptions) -> Self {
-        Self { kind: BrokerKind::RabbitMq(options) }
+        Self {
+            kind: BrokerKind::RabbitMq(options),
+        }
     }
 
     /// The broker of a URL: `database`, or `amqp://…` and `amqps://…` for RabbitMQ.

@@ -30,7 +30,11 @@ pub enum BrokerErrorKind {
 impl BrokerError {
     /// A failure of an operation, named in the infinitive (`declare the queue "notifications.0"`).
     pub fn new(operation: impl Into<String>, kind: BrokerErrorKind) -> Self {
-        Self { operation: operation.into(), kind, source: None }
+        Self {
+            operation: operation.into(),
+            kind,
+            source: None,
+        }
     }
 
     /// The same with the error behind it.
@@ -49,7 +53,10 @@ impl BrokerError {
     /// Whether the same again can succeed without anybody changing the configuration.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        !matches!(self.kind, BrokerErrorKind::Configuration | BrokerErrorKind::Topology)
+        !matches!(
+            self.kind,
+            BrokerErrorKind::Configuration | BrokerErrorKind::Topology
+        )
     }
 }
 
@@ -69,6 +76,8 @@ impl fmt::Display for BrokerError {
 
 impl Error for BrokerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+        self.source
+            .as_deref()
+            .map(|source| source as &(dyn Error + 'static))
     }
 }

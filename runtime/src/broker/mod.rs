@@ -22,8 +22,6 @@ mod topology;
 pub use broker::Broker;
 pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
-pub use driver::{
-    BrokerDriver, Delivery, DeliveryTag, PublishOutcome, Publisher, Subscription,
-};
+pub use driver::{BrokerDriver, Delivery, DeliveryTag, PublishOutcome, Publisher, Subscription};
 pub use error::{BrokerError, BrokerErrorKind};
 pub use topology::{PartitionQueue, Topology};

@@ -39,7 +39,8 @@ impl PartitionQueue {
     /// The partition's slots: the 64 slots are cut into `partitions` ranges whose sizes differ by at most one.
     #[must_use]
     pub fn slots(&self) -> RangeInclusive<u8> {
-        let cut = |number: u8| (u16::from(number) * u16::from(SLOTS) / u16::from(self.partitions)) as u8;
+        let cut =
+            |number: u8| (u16::from(number) * u16::from(SLOTS) / u16::from(self.partitions)) as u8;
         cut(self.number)..=cut(self.number + 1) - 1
     }
 }
@@ -51,10 +52,17 @@ mod tests {
     #[test]
     fn the_partitions_of_any_number_share_all_slots_without_gap_or_overlap() {
         for partitions in 1..=SLOTS {
-            let topology =
-                Topology { consumer: "c".to_owned(), partitions, types: Vec::new() };
+            let topology = Topology {
+                consumer: "c".to_owned(),
+                partitions,
+                types: Vec::new(),
+            };
             let slots: Vec<u8> = topology.queues().flat_map(|queue| queue.slots()).collect();
-            assert_eq!(slots, (0..SLOTS).collect::<Vec<_>>(), "{partitions} partitions");
+            assert_eq!(
+                slots,
+                (0..SLOTS).collect::<Vec<_>>(),
+                "{partitions} partitions"
+            );
             let sizes = topology.queues().map(|queue| queue.slots().count());
             assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
         }

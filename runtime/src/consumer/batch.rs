@@ -59,10 +59,15 @@ impl<D: Database> Partition<D> {
         subscription: &mut dyn Subscription<D>,
         deliveries: &[Delivery],
     ) -> Result<Handled, Interruption> {
-        match self.handle_patiently(fence, subscription, deliveries).await? {
+        match self
+            .handle_patiently(fence, subscription, deliveries)
+            .await?
+        {
             Handled::Failed(_) if deliveries.len() > 1 => {}
             Handled::Failed(error) => {
-                return self.hold_failed(fence, subscription, &deliveries[0], &error).await;
+                return self
+                    .hold_failed(fence, subscription, &deliveries[0], &error)
+                    .await;
             }
             done => return Ok(done),
         }
@@ -71,7 +76,8 @@ impl<D: Database> Partition<D> {
             let one = std::slice::from_ref(delivery);
             let handled = match self.handle_patiently(fence, subscription, one).await? {
                 Handled::Failed(error) => {
-                    self.hold_failed(fence, subscription, delivery, &error).await?
+                    self.hold_failed(fence, subscription, delivery, &error)
+                        .await?
                 }
                 handled => handled,
             };
@@ -80,7 +86,9 @@ impl<D: Database> Partition<D> {
                 lost_or_failed => return Ok(lost_or_failed),
             }
         }
-        Ok(Handled::Committed { next_retry: soonest })
+        Ok(Handled::Committed {
+            next_retry: soonest,
+        })
     }
 
     /// Handles deliveries in one transaction, again as long as another transaction is in the way: that is nobody's attempt.
@@ -94,7 +102,8 @@ impl<D: Database> Partition<D> {
         loop {
             match self.handle_together(fence, subscription, deliveries).await {
                 Err(Interruption::Database(error))
-                    if error.kind() == StoreErrorKind::Contention && tries < CONTENTION_TRIES_MAX =>
+                    if error.kind() == StoreErrorKind::Contention
+                        && tries < CONTENTION_TRIES_MAX =>
                 {
                     tries += 1;
                     tokio::time::sleep(super::partition::CONTENTION_BACKOFF.delay(tries)).await;
@@ -144,8 +153,16 @@ impl<D: Database> Partition<D> {
         if enqueued > 0 {
             self.enqueued.call();
         }
-        self.counters.add_handled(aside.handled, aside.duplicates, aside.holds.len(), aside.letters.len());
-        subscription.acknowledge(&tags).await.map_err(Interruption::Broker)?;
+        self.counters.add_handled(
+            aside.handled,
+            aside.duplicates,
+            aside.holds.len(),
+            aside.letters.len(),
+        );
+        subscription
+            .acknowledge(&tags)
+            .await
+            .map_err(Interruption::Broker)?;
         crash_point!("consume.acknowledged");
         Ok(Handled::Committed { next_retry })
     }
@@ -157,11 +174,16 @@ impl<D: Database> Partition<D> {
         deliveries: &[Delivery],
     ) -> Result<Admission, StoreError> {
         let ids: Vec<MessageId> = deliveries.iter().filter_map(message_id).collect();
-        let envelopes = deliveries.iter().filter_map(|delivery| delivery.message.as_ref().ok());
-        let keys: HashSet<OrderingKey> =
-            envelopes.filter_map(|envelope| envelope.key.clone()).collect();
+        let envelopes = deliveries
+            .iter()
+            .filter_map(|delivery| delivery.message.as_ref().ok());
+        let keys: HashSet<OrderingKey> = envelopes
+            .filter_map(|envelope| envelope.key.clone())
+            .collect();
         let keys: Vec<OrderingKey> = keys.into_iter().collect();
-        self.store.admit(session, &self.queue.consumer, fence, &ids, &keys).await
+        self.store
+            .admit(session, &self.queue.consumer, fence, &ids, &keys)
+            .await
     }
 
     /// Handles one delivery of the batch, or notes what is to become of it instead.
@@ -199,7 +221,9 @@ impl<D: Database> Partition<D> {
             }
             Err(HandleError::Decode(error)) => {
                 let text = error_chain(&error);
-                aside.letters.push(self.letter(envelope.clone().into(), "undecodable", text, 1));
+                aside
+                    .letters
+                    .push(self.letter(envelope.clone().into(), "undecodable", text, 1));
             }
             Err(error) => return Err(error),
         }
@@ -228,7 +252,9 @@ impl<D: Database> Partition<D> {
         aside: &Aside,
     ) -> Result<Option<Duration>, StoreError> {
         if !aside.holds.is_empty() {
-            self.store.hold(session, &self.queue.consumer, &aside.holds).await?;
+            self.store
+                .hold(session, &self.queue.consumer, &aside.holds)
+                .await?;
         }
         if !aside.letters.is_empty() {
             self.store.bury(session, &aside.letters).await?;
@@ -268,11 +294,16 @@ impl<D: Database> Partition<D> {
             aside.holds.push(self.failed_hold(envelope, text));
         }
         let next_retry = self.put_aside(&mut session, &aside).await?;
-        subscription.acknowledge_within(&mut session, &[delivery.tag]).await?;
+        subscription
+            .acknowledge_within(&mut session, &[delivery.tag])
+            .await?;
         session.commit().await?;
         crash_point!("consume.held");
         self.counters.add_handled(0, 0, aside.holds.len(), 0);
-        subscription.acknowledge(&[delivery.tag]).await.map_err(Interruption::Broker)?;
+        subscription
+            .acknowledge(&[delivery.tag])
+            .await
+            .map_err(Interruption::Broker)?;
         Ok(Handled::Committed { next_retry })
     }
 
@@ -301,7 +332,13 @@ impl<D: Database> Partition<D> {
             %error,
             "a message is set aside as a dead letter"
         );
-        NewDeadLetter { origin, message, reason, error, attempts }
+        NewDeadLetter {
+            origin,
+            message,
+            reason,
+            error,
+            attempts,
+        }
     }
 }
 
@@ -312,7 +349,10 @@ pub(super) enum Called {
 }
 
 pub(super) fn no_handler(envelope: &Envelope) -> String {
-    format!("no handler for the message type {:?} in this process", envelope.message_type.as_str())
+    format!(
+        "no handler for the message type {:?} in this process",
+        envelope.message_type.as_str()
+    )
 }
 
 /// The id of a delivery, as far as it has a valid one: a malformed message may.
@@ -324,7 +364,12 @@ fn message_id(delivery: &Delivery) -> Option<MessageId> {
 }
 
 fn successor(envelope: &Envelope) -> NewHold {
-    NewHold { envelope: envelope.clone(), attempts: 0, error: None, delay: None }
+    NewHold {
+        envelope: envelope.clone(),
+        attempts: 0,
+        error: None,
+        delay: None,
+    }
 }
 
 pub(super) fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
@@ -341,7 +386,9 @@ fn waits(kind: StoreErrorKind) -> bool {
 
 /// Whether a handler's failure is in truth the database's: found anywhere in the chain of errors.
 pub(super) fn interruption<D: Database>(error: &HandleError) -> Option<Interruption> {
-    let HandleError::Failed(failure) = error else { return None };
+    let HandleError::Failed(failure) = error else {
+        return None;
+    };
     let mut next: Option<&(dyn Error + 'static)> = Some(failure.source());
     while let Some(error) = next {
         let kind = if let Some(error) = error.downcast_ref::<diesel::result::Error>() {
@@ -352,7 +399,10 @@ pub(super) fn interruption<D: Database>(error: &HandleError) -> Option<Interrupt
             error.downcast_ref::<StoreError>().map(StoreError::kind)
         };
         if let Some(kind) = kind.filter(|kind| {
-            matches!(kind, StoreErrorKind::Unavailable | StoreErrorKind::Contention)
+            matches!(
+                kind,
+                StoreErrorKind::Unavailable | StoreErrorKind::Contention
+            )
         }) {
             let error = StoreError::new("run a handler", kind, error_chain(failure.source()));
             return Some(Interruption::Database(error));

@@ -15,7 +15,7 @@ pub const PARTITIONS_MAX: u8 = SLOTS;
 
 /// Longest consumer name, in bytes: the longest queue name made from it is `<name>.63`, an AMQP short string of 255
 /// bytes; names are kept far below, since they stand in every inbox row.
-const NAME_BYTES_MAX: usize = 100;
+pub const NAME_BYTES_MAX: usize = 100;
 
 const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX);
 
@@ -97,7 +97,7 @@ impl<D: Database> Consumer<D> {
         self
     }
 
-    fn add<M: Message>(mut self, handler: Handler<D>) -> Self {
+    pub(crate) fn add<M: Message>(mut self, handler: Handler<D>) -> Self {
         if self.handlers.insert(M::TYPE, handler).is_some() {
             self.mistakes.push(format!(
                 "the consumer {:?} has two handlers for the message type {:?}",
@@ -111,11 +111,7 @@ impl<D: Database> Consumer<D> {
     /// All mistakes of this consumer, each as one sentence with field, value and limit.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         let mut mistakes = self.mistakes.clone();
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-        if self.name.is_empty()
-            || self.name.len() > NAME_BYTES_MAX
-            || !self.name.bytes().all(allowed)
-        {
+        if !is_valid_name(&self.name) {
             mistakes.push(format!(
                 "consumer name {:?}: it must be 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'",
                 self.name
@@ -140,6 +136,13 @@ impl<D: Database> Consumer<D> {
         }
         mistakes
     }
+}
+
+/// Whether a consumer may have this name. `#[derive(Message)]` and `#[derive(Consumer)]` refuse others at compile time.
+#[must_use]
+pub fn is_valid_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(allowed)
 }
 
 impl<D: Database> fmt::Debug for Consumer<D> {

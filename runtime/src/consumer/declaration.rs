@@ -15,7 +15,11 @@ pub(crate) struct Declaration<D: Database> {
 
 impl<D: Database> Declaration<D> {
     pub(crate) fn new(driver: Arc<dyn BrokerDriver<D>>, topology: Topology) -> Self {
-        Self { driver, topology: Arc::new(topology), declared: Arc::default() }
+        Self {
+            driver,
+            topology: Arc::new(topology),
+            declared: Arc::default(),
+        }
     }
 
     /// Declares if nobody has; others wait meanwhile.

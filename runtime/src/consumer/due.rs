@@ -39,7 +39,10 @@ impl<D: Database> Partition<D> {
         let (consumer, slots) = (&self.queue.consumer, self.queue.slots());
         loop {
             let mut session = self.store.begin().await?;
-            let due = self.store.due(&mut session, consumer, slots.clone(), DUE_BATCH).await?;
+            let due = self
+                .store
+                .due(&mut session, consumer, slots.clone(), DUE_BATCH)
+                .await?;
             if due.is_empty() {
                 let next = self.store.next_retry(&mut session, consumer, slots).await?;
                 session.commit().await?;
@@ -62,7 +65,11 @@ impl<D: Database> Partition<D> {
     async fn try_again(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
         let consumer = &self.queue.consumer;
         let mut session = self.store.begin().await?;
-        if !self.store.release(&mut session, consumer, fence, row.position).await? {
+        if !self
+            .store
+            .release(&mut session, consumer, fence, row.position)
+            .await?
+        {
             session.rollback().await;
             return Ok(Tried::Lost);
         }
@@ -84,7 +91,8 @@ impl<D: Database> Partition<D> {
             }
             Ok(Called::NoHandler) => {
                 let text = no_handler(&row.envelope);
-                let letter = self.letter(row.envelope.clone().into(), "unknown_type", text, attempt);
+                let letter =
+                    self.letter(row.envelope.clone().into(), "unknown_type", text, attempt);
                 self.store.bury(&mut session, &[letter]).await?;
                 session.commit().await?;
                 return Ok(Tried::Through);
@@ -126,9 +134,15 @@ impl<D: Database> Partition<D> {
         let delay = self.backoff.delay(attempt);
         let consumer = &self.queue.consumer;
         let mut session = self.store.begin().await?;
-        let changed =
-            self.store.postpone(&mut session, consumer, fence, row.position, error, delay).await?;
+        let changed = self
+            .store
+            .postpone(&mut session, consumer, fence, row.position, error, delay)
+            .await?;
         session.commit().await?;
-        Ok(if changed { Tried::Postponed } else { Tried::Lost })
+        Ok(if changed {
+            Tried::Postponed
+        } else {
+            Tried::Lost
+        })
     }
 }

@@ -12,7 +12,9 @@ pub struct Failure {
 impl Failure {
     /// A failure in the handler's own words.
     pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: source.into() }
+        Self {
+            source: source.into(),
+        }
     }
 
     /// The error behind it.
@@ -24,7 +26,9 @@ impl Failure {
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { source: error.into() }
+        Self {
+            source: error.into(),
+        }
     }
 }
 

@@ -88,7 +88,10 @@ impl<T: Send + Sync + 'static> Extract for Data<T> {
     }
 
     fn check(state: &State) -> Result<(), ExtractError> {
-        state.get::<T>().map(drop).ok_or(ExtractError(type_name::<T>()))
+        state
+            .get::<T>()
+            .map(drop)
+            .ok_or(ExtractError(type_name::<T>()))
     }
 }
 

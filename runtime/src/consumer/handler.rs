@@ -13,28 +13,27 @@ use crate::store::{Database, Tx};
 
 /// An async function that handles a message: `async fn(message: M, tx: &mut Tx<'_, Db>) -> Result<(), Failure>`, with up to four more
 /// arguments that implement [`Extract`].
+///
+/// `R` is what the function returns, free in this trait so that a wrong return type gets an error of its own ([`Outcome`]).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler of the message `{M}`",
-    note = "a handler is `async fn(message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`, \
-            optionally with `Data<T>`, `MessageId` or `DeliveryInfo` after `tx`"
+    message = "this is not a handler of the message `{M}`",
+    label = "expected `async fn(message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
+    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and `DeliveryInfo`"
 )]
-pub trait HandlerFn<D: Database, M, Args>: Send + Sync + 'static {
+pub trait HandlerFn<D: Database, M, Args, R = Result<(), Failure>>: Send + Sync + 'static {
     /// Calls the function.
-    fn call<'a>(
-        &'a self,
-        message: M,
-        tx: &'a mut Tx<'_, D>,
-        args: Args,
-    ) -> LocalBoxFuture<'a, Result<(), Failure>>;
+    fn call<'a>(&'a self, message: M, tx: &'a mut Tx<'_, D>, args: Args) -> LocalBoxFuture<'a, R>;
 }
 
 /// An async method of a consumer struct that handles a message: as [`HandlerFn`] with `&self` first.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler method of the message `{M}`",
-    note = "a handler method is `async fn(&self, message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`, \
-            optionally with `Data<T>`, `MessageId` or `DeliveryInfo` after `tx`"
+    message = "this is not a handler of the message `{M}`",
+    label = "expected `async fn(&self, message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
+    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and `DeliveryInfo`"
 )]
-pub trait MethodFn<D: Database, S, M, Args>: Send + Sync + 'static {
+pub trait MethodFn<D: Database, S, M, Args, R = Result<(), Failure>>:
+    Send + Sync + 'static
+{
     /// Calls the method.
     fn call<'a>(
         &'a self,
@@ -42,7 +41,29 @@ pub trait MethodFn<D: Database, S, M, Args>: Send + Sync + 'static {
         message: M,
         tx: &'a mut Tx<'_, D>,
         args: Args,
-    ) -> LocalBoxFuture<'a, Result<(), Failure>>;
+    ) -> LocalBoxFuture<'a, R>;
+}
+
+/// What a handler returns: `Result<(), Failure>` and nothing else.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "a handler returns `Result<(), Failure>`",
+    note = "`?` makes a `Failure` of any error"
+)]
+pub trait Outcome: sealed::Sealed + 'static {
+    /// The outcome as it is.
+    fn into_result(self) -> Result<(), Failure>;
+}
+
+impl Outcome for Result<(), Failure> {
+    fn into_result(self) -> Self {
+        self
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for Result<(), super::Failure> {}
 }
 
 /// A tuple of arguments, each taken from the delivery.
@@ -68,12 +89,12 @@ macro_rules! handlers_of_arity {
             }
         }
 
-        impl<D, M, F, $($arg),*> HandlerFn<D, M, ($($arg,)*)> for F
+        impl<D, M, F, R, $($arg),*> HandlerFn<D, M, ($($arg,)*), R> for F
         where
             D: Database,
             M: 'static,
             $($arg: 'static,)*
-            F: for<'t, 'c> AsyncFn(M, &'t mut Tx<'c, D> $(, $arg)*) -> Result<(), Failure>
+            F: for<'t, 'c> AsyncFn(M, &'t mut Tx<'c, D> $(, $arg)*) -> R
                 + Send
                 + Sync
                 + 'static,
@@ -84,19 +105,19 @@ macro_rules! handlers_of_arity {
                 message: M,
                 tx: &'a mut Tx<'_, D>,
                 ($($arg,)*): ($($arg,)*),
-            ) -> LocalBoxFuture<'a, Result<(), Failure>> {
+            ) -> LocalBoxFuture<'a, R> {
                 // The transaction's inner lifetime is erased by the box: the future holds `tx` itself.
                 Box::pin(async move { self(message, tx $(, $arg)*).await })
             }
         }
 
-        impl<D, S, M, F, $($arg),*> MethodFn<D, S, M, ($($arg,)*)> for F
+        impl<D, S, M, F, R, $($arg),*> MethodFn<D, S, M, ($($arg,)*), R> for F
         where
             D: Database,
             S: 'static,
             M: 'static,
             $($arg: 'static,)*
-            F: for<'s, 't, 'c> AsyncFn(&'s S, M, &'t mut Tx<'c, D> $(, $arg)*) -> Result<(), Failure>
+            F: for<'s, 't, 'c> AsyncFn(&'s S, M, &'t mut Tx<'c, D> $(, $arg)*) -> R
                 + Send
                 + Sync
                 + 'static,
@@ -108,7 +129,7 @@ macro_rules! handlers_of_arity {
                 message: M,
                 tx: &'a mut Tx<'_, D>,
                 ($($arg,)*): ($($arg,)*),
-            ) -> LocalBoxFuture<'a, Result<(), Failure>> {
+            ) -> LocalBoxFuture<'a, R> {
                 Box::pin(async move { self(consumer, message, tx $(, $arg)*).await })
             }
         }
@@ -135,7 +156,23 @@ impl<D: Database> Handler<D> {
         Args: Arguments + 'static,
         F: HandlerFn<D, M, Args>,
     {
-        Self { glue: Arc::new(Function { function, signature: PhantomData::<fn(M, Args)> }) }
+        Self::function_returning(function)
+    }
+
+    /// As [`Handler::function`], for a function whose return type is still to be judged.
+    pub(crate) fn function_returning<M, Args, R, F>(function: F) -> Self
+    where
+        M: Message,
+        Args: Arguments + 'static,
+        R: Outcome,
+        F: HandlerFn<D, M, Args, R>,
+    {
+        Self {
+            glue: Arc::new(Function {
+                function,
+                signature: PhantomData::<fn(M, Args) -> R>,
+            }),
+        }
     }
 
     /// The handler of a consumer struct's method.
@@ -146,7 +183,26 @@ impl<D: Database> Handler<D> {
         Args: Arguments + 'static,
         F: MethodFn<D, S, M, Args>,
     {
-        Self { glue: Arc::new(Method { consumer, method, signature: PhantomData::<fn(M, Args)> }) }
+        Self::method_returning(consumer, method)
+    }
+
+    /// As [`Handler::method`], for a method whose return type is still to be judged.
+    pub(crate) fn method_returning<S, M, Args, R, F>(consumer: Arc<S>, method: F) -> Self
+    where
+        S: Send + Sync + 'static,
+        M: Message,
+        Args: Arguments + 'static,
+        R: Outcome,
+        F: MethodFn<D, S, M, Args, R>,
+    {
+        let signature = PhantomData::<fn(M, Args) -> R>;
+        Self {
+            glue: Arc::new(Method {
+                consumer,
+                method,
+                signature,
+            }),
+        }
     }
 
     /// Decodes the payload, takes the arguments and calls the handler, in the transaction `tx`. A panic is an outcome, not a panic.
@@ -172,7 +228,9 @@ impl<D: Database> Handler<D> {
 
 impl<D: Database> Clone for Handler<D> {
     fn clone(&self) -> Self {
-        Self { glue: self.glue.clone() }
+        Self {
+            glue: self.glue.clone(),
+        }
     }
 }
 
@@ -195,17 +253,18 @@ trait Glue<D: Database>: Send + Sync {
     fn check(&self, state: &State) -> Result<(), ExtractError>;
 }
 
-struct Function<F, M, Args> {
+struct Function<F, M, Args, R> {
     function: F,
-    signature: PhantomData<fn(M, Args)>,
+    signature: PhantomData<fn(M, Args) -> R>,
 }
 
-impl<D, M, Args, F> Glue<D> for Function<F, M, Args>
+impl<D, M, Args, R, F> Glue<D> for Function<F, M, Args, R>
 where
     D: Database,
     M: Message,
     Args: Arguments + 'static,
-    F: HandlerFn<D, M, Args>,
+    R: Outcome,
+    F: HandlerFn<D, M, Args, R>,
 {
     fn handle<'a>(
         &'a self,
@@ -216,7 +275,8 @@ where
     ) -> LocalBoxFuture<'a, Result<(), HandleError>> {
         Box::pin(async move {
             let (message, args) = arrange(envelope, attempt, state)?;
-            self.function.call(message, tx, args).await.map_err(HandleError::Failed)
+            let outcome = self.function.call(message, tx, args).await;
+            outcome.into_result().map_err(HandleError::Failed)
         })
     }
 
@@ -225,19 +285,20 @@ where
     }
 }
 
-struct Method<S, F, M, Args> {
+struct Method<S, F, M, Args, R> {
     consumer: Arc<S>,
     method: F,
-    signature: PhantomData<fn(M, Args)>,
+    signature: PhantomData<fn(M, Args) -> R>,
 }
 
-impl<D, S, M, Args, F> Glue<D> for Method<S, F, M, Args>
+impl<D, S, M, Args, R, F> Glue<D> for Method<S, F, M, Args, R>
 where
     D: Database,
     S: Send + Sync + 'static,
     M: Message,
     Args: Arguments + 'static,
-    F: MethodFn<D, S, M, Args>,
+    R: Outcome,
+    F: MethodFn<D, S, M, Args, R>,
 {
     fn handle<'a>(
         &'a self,
@@ -248,7 +309,8 @@ where
     ) -> LocalBoxFuture<'a, Result<(), HandleError>> {
         Box::pin(async move {
             let (message, args) = arrange(envelope, attempt, state)?;
-            self.method.call(&self.consumer, message, tx, args).await.map_err(HandleError::Failed)
+            let outcome = self.method.call(&self.consumer, message, tx, args).await;
+            outcome.into_result().map_err(HandleError::Failed)
         })
     }
 

@@ -10,15 +10,16 @@ mod delivery_info;
 mod due;
 mod error;
 mod extract;
+pub(crate) mod generated;
 mod handled;
 mod handler;
 mod partition;
 
-pub use consumer::{Consumer, PARTITIONS_DEFAULT, PARTITIONS_MAX};
+pub use consumer::{Consumer, NAME_BYTES_MAX, PARTITIONS_DEFAULT, PARTITIONS_MAX, is_valid_name};
 pub(crate) use declaration::Declaration;
 pub use delivery_info::DeliveryInfo;
 pub use error::{Failure, HandleError};
 pub use extract::{Data, Extract, ExtractError, State};
 pub use handled::Handled;
+pub use handler::{Handler, HandlerFn, MethodFn, Outcome};
 pub(crate) use partition::Partition;
-pub use handler::{Handler, HandlerFn, MethodFn};

@@ -93,7 +93,12 @@ impl<D: Database> Partition<D> {
         self.driver.subscribe(&self.queue).await
     }
 
-    async fn wait_out(&self, life: &Life, failures: u32, error: &(dyn std::error::Error + 'static)) {
+    async fn wait_out(
+        &self,
+        life: &Life,
+        failures: u32,
+        error: &(dyn std::error::Error + 'static),
+    ) {
         life.degraded(error);
         let delay = OUTAGE_BACKOFF.delay(failures);
         tracing::warn!(
@@ -133,7 +138,10 @@ impl<D: Database> Partition<D> {
                 () = changes.called() => continue,
                 () = life.draining() => return Ok(()),
             };
-            match self.handle_through_outages(life, lease, subscription, &deliveries).await? {
+            match self
+                .handle_through_outages(life, lease, subscription, &deliveries)
+                .await?
+            {
                 Some(Some(due)) => retry_at = retry_at.min(Instant::now() + due),
                 Some(None) => {}
                 None => return Ok(()),
@@ -164,7 +172,10 @@ impl<D: Database> Partition<D> {
                 }
                 Ok(Handled::Failed(error)) => {
                     // A single delivery's failure is held by `handle`; this would be a defect of ours.
-                    tracing::error!(error = &error as &dyn std::error::Error, "a failure was not held");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "a failure was not held"
+                    );
                     return Ok(None);
                 }
                 Err(Interruption::Broker(error)) => return Err(error),
@@ -196,7 +207,10 @@ impl<D: Database> Partition<D> {
                     return None;
                 }
                 Err(Interruption::Broker(error)) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "retries use no broker");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "retries use no broker"
+                    );
                     return None;
                 }
                 Err(Interruption::Database(error)) => {

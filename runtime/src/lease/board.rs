@@ -69,7 +69,10 @@ impl Board {
             return None;
         }
         entry.uses += 1;
-        Some(LeaseUse { board: self.clone(), grant: granted.grant })
+        Some(LeaseUse {
+            board: self.clone(),
+            grant: granted.grant,
+        })
     }
 
     /// The numbers that are owned, valid and to be kept.
@@ -86,7 +89,9 @@ impl Board {
         let mut entries = self.lock();
         let before = grants(&entries);
         for entry in entries.values_mut() {
-            entry.granted = entry.granted.filter(|granted| owned.contains(&granted.grant));
+            entry.granted = entry
+                .granted
+                .filter(|granted| owned.contains(&granted.grant));
         }
         let changed = before != grants(&entries);
         drop(entries);
@@ -101,9 +106,16 @@ impl Board {
         let mut entries = self.lock();
         let before = grants(&entries);
         for grant in owned {
-            let entry = entries.entry(grant.number).or_insert(Entry { granted: None, uses: 0 });
+            let entry = entries.entry(grant.number).or_insert(Entry {
+                granted: None,
+                uses: 0,
+            });
             let keep = entry.granted.is_none_or(|granted| granted.keep);
-            entry.granted = Some(Granted { grant: *grant, valid_until, keep });
+            entry.granted = Some(Granted {
+                grant: *grant,
+                valid_until,
+                keep,
+            });
         }
         entries.retain(|_, entry| entry.granted.is_some() || entry.uses > 0);
         let changed = before != grants(&entries);
@@ -120,7 +132,9 @@ impl Board {
         let mut owned: Vec<(bool, bool, u8)> = entries
             .iter()
             .filter_map(|(number, entry)| {
-                entry.granted.map(|granted| (granted.keep, entry.uses > 0, *number))
+                entry
+                    .granted
+                    .map(|granted| (granted.keep, entry.uses > 0, *number))
             })
             .collect();
         // First what is on its way out already, then what nobody uses, then the highest numbers.
@@ -129,8 +143,12 @@ impl Board {
         let mut changed = false;
         let mut free = Vec::new();
         for (index, (_, used, number)) in owned.into_iter().enumerate() {
-            let Some(entry) = entries.get_mut(&number) else { continue };
-            let Some(granted) = entry.granted.as_mut() else { continue };
+            let Some(entry) = entries.get_mut(&number) else {
+                continue;
+            };
+            let Some(granted) = entry.granted.as_mut() else {
+                continue;
+            };
             let keep = index >= surplus;
             changed |= granted.keep != keep;
             granted.keep = keep;
@@ -147,7 +165,9 @@ impl Board {
 
     /// Whether a lease is still owned and not to be kept: its user drains.
     pub(crate) fn has_unkept(&self) -> bool {
-        self.lock().values().any(|entry| entry.granted.is_some_and(|granted| !granted.keep))
+        self.lock()
+            .values()
+            .any(|entry| entry.granted.is_some_and(|granted| !granted.keep))
     }
 
     /// Whether nothing of the resource is in use.
@@ -173,12 +193,17 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Entry>> {
         // Nothing panics while holding it; if it did, the map would still be whole.
-        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.entries
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 fn grants(entries: &BTreeMap<u8, Entry>) -> Vec<Grant> {
-    entries.values().filter_map(|entry| entry.granted.map(|granted| granted.grant)).collect()
+    entries
+        .values()
+        .filter_map(|entry| entry.granted.map(|granted| granted.grant))
+        .collect()
 }
 
 impl Granted {

@@ -49,23 +49,41 @@ impl<D: Database> Keeper<D> {
         // Before the first statement is sent: the trust window is counted from here.
         let valid_until = Instant::now() + self.ttl - self.ttl / MARGIN_PART;
         let mut session = self.store.begin().await?;
-        let members =
-            self.store.join(&mut session, resource, self.count, self.member, self.ttl).await?;
-        let mut owned = self.store.renew(&mut session, resource, self.member, self.ttl).await?;
+        let members = self
+            .store
+            .join(&mut session, resource, self.count, self.member, self.ttl)
+            .await?;
+        let mut owned = self
+            .store
+            .renew(&mut session, resource, self.member, self.ttl)
+            .await?;
         crash_point!("lease.renewed");
         self.board.lose_all_but(&owned);
         // A process that drains has no share, whoever else is there.
-        let share = if draining { 0 } else { fair_share(self.count, &members, self.member) };
+        let share = if draining {
+            0
+        } else {
+            fair_share(self.count, &members, self.member)
+        };
         let free = self.board.shrink_to(share);
         if !free.is_empty() {
-            self.store.give_back(&mut session, resource, self.member, &free).await?;
+            self.store
+                .give_back(&mut session, resource, self.member, &free)
+                .await?;
             owned.retain(|grant| !free.contains(grant));
         }
         if owned.len() < share {
             let wanted = share - owned.len();
             let taken = self
                 .store
-                .acquire(&mut session, resource, self.count, self.member, self.ttl, wanted)
+                .acquire(
+                    &mut session,
+                    resource,
+                    self.count,
+                    self.member,
+                    self.ttl,
+                    wanted,
+                )
                 .await?;
             owned.extend(taken);
         }
@@ -73,9 +91,8 @@ impl<D: Database> Keeper<D> {
         session.commit().await?;
         crash_point!("lease.committed");
         self.board.set(&owned, valid_until);
-        self.members.send_if_modified(|known| {
-            std::mem::replace(known, members.len()) != members.len()
-        });
+        self.members
+            .send_if_modified(|known| std::mem::replace(known, members.len()) != members.len());
         Ok(())
     }
 }

@@ -3,7 +3,9 @@ use super::MemberId;
 /// How many of `count` lanes or partitions belong to `member`: all members get the same number, and the first ones in sorted
 /// order one more where it does not come out even. A member that is not among them gets nothing.
 pub(crate) fn fair_share(count: u8, members: &[MemberId], member: MemberId) -> usize {
-    let Some(rank) = members.iter().position(|other| *other == member) else { return 0 };
+    let Some(rank) = members.iter().position(|other| *other == member) else {
+        return 0;
+    };
     let count = usize::from(count);
     count / members.len() + usize::from(rank < count % members.len())
 }
@@ -18,8 +20,10 @@ mod tests {
             let mut members: Vec<MemberId> = (0..size).map(|_| MemberId::random()).collect();
             members.sort();
             for count in [0u8, 1, 3, 8, 64] {
-                let shares: Vec<usize> =
-                    members.iter().map(|member| fair_share(count, &members, *member)).collect();
+                let shares: Vec<usize> = members
+                    .iter()
+                    .map(|member| fair_share(count, &members, *member))
+                    .collect();
                 assert_eq!(shares.iter().sum::<usize>(), usize::from(count));
                 assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
             }

@@ -9,7 +9,9 @@ use super::error::{DecodeError, EnvelopeError};
 /// A message type names its codec with `#[message(codec = …)]`; [`Json`] is the default.
 #[diagnostic::on_unimplemented(
     message = "the codec `{Self}` cannot carry the message `{M}`",
-    note = "with the default codec a message must be `serde::Serialize` and `serde::Deserialize`"
+    label = "`{M}` has no encoding by `{Self}`",
+    note = "`Json`, the default, carries what derives `serde::Serialize` and `serde::Deserialize`; \
+            another codec carries a message by `impl Codec<{M}>`"
 )]
 pub trait Codec<M>: 'static {
     /// The content type of the payloads that it makes, such as `application/json`.
@@ -32,11 +34,14 @@ pub trait Codec<M>: 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
+#[diagnostic::do_not_recommend]
 impl<M: Serialize + DeserializeOwned> Codec<M> for Json {
     const CONTENT_TYPE: &'static str = "application/json";
 
     fn encode(message: &M) -> Result<Bytes, EnvelopeError> {
-        serde_json::to_vec(message).map(Bytes::from).map_err(EnvelopeError::encode)
+        serde_json::to_vec(message)
+            .map(Bytes::from)
+            .map_err(EnvelopeError::encode)
     }
 
     fn decode(payload: &Bytes, _version: u32) -> Result<M, DecodeError> {

@@ -129,12 +129,20 @@ impl EnvelopeBuilder {
     /// # Errors
     /// When the version is 0 or over its limit, or the content type is too long or holds a NUL.
     pub fn build(self) -> Result<Envelope, EnvelopeError> {
-        let Envelope { version, content_type, .. } = &self.envelope;
+        let Envelope {
+            version,
+            content_type,
+            ..
+        } = &self.envelope;
         if *version == 0 {
             return Err(EnvelopeError::empty("version"));
         }
         if *version > VERSION_MAX {
-            return Err(EnvelopeError::too_many("version", *version as usize, VERSION_MAX as usize));
+            return Err(EnvelopeError::too_many(
+                "version",
+                *version as usize,
+                VERSION_MAX as usize,
+            ));
         }
         if content_type.len() > CONTENT_TYPE_BYTES_MAX {
             return Err(EnvelopeError::too_long(

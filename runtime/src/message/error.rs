@@ -39,24 +39,39 @@ pub enum EnvelopeErrorKind {
 
 impl EnvelopeError {
     pub(crate) fn empty(field: &'static str) -> Self {
-        Self { field, kind: EnvelopeErrorKind::Empty }
+        Self {
+            field,
+            kind: EnvelopeErrorKind::Empty,
+        }
     }
 
     pub(crate) fn too_long(field: &'static str, bytes: usize, bytes_max: usize) -> Self {
-        Self { field, kind: EnvelopeErrorKind::TooLong { bytes, bytes_max } }
+        Self {
+            field,
+            kind: EnvelopeErrorKind::TooLong { bytes, bytes_max },
+        }
     }
 
     pub(crate) fn too_many(field: &'static str, count: usize, count_max: usize) -> Self {
-        Self { field, kind: EnvelopeErrorKind::TooMany { count, count_max } }
+        Self {
+            field,
+            kind: EnvelopeErrorKind::TooMany { count, count_max },
+        }
     }
 
     pub(crate) fn forbidden(field: &'static str, byte: u8) -> Self {
-        Self { field, kind: EnvelopeErrorKind::Forbidden { byte } }
+        Self {
+            field,
+            kind: EnvelopeErrorKind::Forbidden { byte },
+        }
     }
 
     /// The codec's error, as the payload's.
     pub fn encode(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { field: "payload", kind: EnvelopeErrorKind::Encode(source.into()) }
+        Self {
+            field: "payload",
+            kind: EnvelopeErrorKind::Encode(source.into()),
+        }
     }
 
     /// The field that was refused, in the words of the documentation.
@@ -78,13 +93,19 @@ impl fmt::Display for EnvelopeError {
         match &self.kind {
             EnvelopeErrorKind::Empty => write!(f, "{field} is empty"),
             EnvelopeErrorKind::TooLong { bytes, bytes_max } => {
-                write!(f, "{field} has {bytes} bytes, more than the {bytes_max} allowed")
+                write!(
+                    f,
+                    "{field} has {bytes} bytes, more than the {bytes_max} allowed"
+                )
             }
             EnvelopeErrorKind::TooMany { count, count_max } => {
                 write!(f, "{field}: {count} are more than the {count_max} allowed")
             }
             EnvelopeErrorKind::Forbidden { byte } => {
-                write!(f, "{field} holds the byte 0x{byte:02x}, which is not allowed there")
+                write!(
+                    f,
+                    "{field} holds the byte 0x{byte:02x}, which is not allowed there"
+                )
             }
             EnvelopeErrorKind::Encode(_) => write!(f, "{field} could not be encoded"),
         }
@@ -109,7 +130,9 @@ pub struct DecodeError {
 impl DecodeError {
     /// Wraps a codec's error.
     pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: source.into() }
+        Self {
+            source: source.into(),
+        }
     }
 }
 

@@ -24,7 +24,11 @@ impl Headers {
     ///
     /// # Errors
     /// When the name or the value is not allowed, or the whole would pass a limit; the headers are then unchanged.
-    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) -> Result<(), EnvelopeError> {
+    pub fn set(
+        &mut self,
+        name: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Result<(), EnvelopeError> {
         let (name, value) = (name.into(), value.into());
         check_name(&name)?;
         if value.contains('\0') {
@@ -36,7 +40,11 @@ impl Headers {
             return Err(EnvelopeError::too_long("headers", bytes, HEADERS_BYTES_MAX));
         }
         if replaced == 0 && self.0.len() == HEADERS_MAX {
-            return Err(EnvelopeError::too_many("headers", HEADERS_MAX + 1, HEADERS_MAX));
+            return Err(EnvelopeError::too_many(
+                "headers",
+                HEADERS_MAX + 1,
+                HEADERS_MAX,
+            ));
         }
         self.0.insert(name, value);
         Ok(())
@@ -50,7 +58,9 @@ impl Headers {
 
     /// All headers, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Whether there is none.
@@ -60,7 +70,10 @@ impl Headers {
     }
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
+        self.0
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum()
     }
 }
 
@@ -69,7 +82,11 @@ fn check_name(name: &str) -> Result<(), EnvelopeError> {
         return Err(EnvelopeError::empty("header name"));
     }
     if name.len() > HEADER_NAME_BYTES_MAX {
-        return Err(EnvelopeError::too_long("header name", name.len(), HEADER_NAME_BYTES_MAX));
+        return Err(EnvelopeError::too_long(
+            "header name",
+            name.len(),
+            HEADER_NAME_BYTES_MAX,
+        ));
     }
     match name.bytes().find(|byte| !byte.is_ascii_graphic()) {
         Some(byte) => Err(EnvelopeError::forbidden("header name", byte)),

@@ -36,7 +36,11 @@ impl MessageType {
             return Err(EnvelopeError::empty("message type"));
         }
         if name.len() > MESSAGE_TYPE_BYTES_MAX {
-            return Err(EnvelopeError::too_long("message type", name.len(), MESSAGE_TYPE_BYTES_MAX));
+            return Err(EnvelopeError::too_long(
+                "message type",
+                name.len(),
+                MESSAGE_TYPE_BYTES_MAX,
+            ));
         }
         match name.bytes().find(|byte| !is_allowed(*byte)) {
             Some(byte) => Err(EnvelopeError::forbidden("message type", byte)),

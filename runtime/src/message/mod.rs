@@ -10,6 +10,7 @@
 mod codec;
 mod envelope;
 mod error;
+pub(crate) mod generated;
 mod headers;
 pub mod limits;
 mod message_id;
@@ -32,9 +33,10 @@ pub use trace_context::TraceContext;
 
 /// A type that can be sent: a stable type name, a schema version, an optional ordering key, a codec.
 ///
-/// Derived by `#[derive(Message)]`; see [`posta_macros::Message`].
+/// Derived by [`#[derive(Message)]`](derive@crate::Message).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a message",
+    label = "not a message",
     note = "derive it: `#[derive(Serialize, Deserialize, Message)] #[message(type = \"…\", version = 1)]`"
 )]
 pub trait Message: Sized + Send + Sync + 'static {

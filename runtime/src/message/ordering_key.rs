@@ -17,7 +17,11 @@ impl OrderingKey {
             return Err(EnvelopeError::empty("ordering key"));
         }
         if key.len() > ORDERING_KEY_BYTES_MAX {
-            return Err(EnvelopeError::too_long("ordering key", key.len(), ORDERING_KEY_BYTES_MAX));
+            return Err(EnvelopeError::too_long(
+                "ordering key",
+                key.len(),
+                ORDERING_KEY_BYTES_MAX,
+            ));
         }
         if key.contains('\0') {
             return Err(EnvelopeError::forbidden("ordering key", 0));
@@ -69,8 +73,10 @@ impl KeyWriter {
             0 => Ok(None),
             1 => OrderingKey::new(fields.remove(0)).map(Some),
             _ => {
-                let escaped: Vec<String> =
-                    fields.iter().map(|f| f.replace('~', "~0").replace('/', "~1")).collect();
+                let escaped: Vec<String> = fields
+                    .iter()
+                    .map(|f| f.replace('~', "~0").replace('/', "~1"))
+                    .collect();
                 OrderingKey::new(escaped.join("/")).map(Some)
             }
         }

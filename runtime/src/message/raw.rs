@@ -47,20 +47,33 @@ impl RawMessage {
     pub fn parse(self) -> Result<Envelope, Malformed> {
         match self.envelope() {
             Ok(envelope) => Ok(envelope),
-            Err(reason) => Err(Malformed { reason, raw: Box::new(self) }),
+            Err(reason) => Err(Malformed {
+                reason,
+                raw: Box::new(self),
+            }),
         }
     }
 
     fn envelope(&self) -> Result<Envelope, String> {
-        let id = self.id.as_deref().filter(|id| !id.is_empty()).ok_or("message id is missing")?;
-        let id: MessageId =
-            id.parse().map_err(|_| format!("message id {id:?} is not a UUID"))?;
+        let id = self
+            .id
+            .as_deref()
+            .filter(|id| !id.is_empty())
+            .ok_or("message id is missing")?;
+        let id: MessageId = id
+            .parse()
+            .map_err(|_| format!("message id {id:?} is not a UUID"))?;
         let message_type = self.message_type.clone().ok_or("message type is missing")?;
         let message_type = MessageType::new(message_type).map_err(text)?;
         let version = self.version.unwrap_or(1);
         let version =
             u32::try_from(version).map_err(|_| format!("version {version} is out of range"))?;
-        let key = self.key.clone().map(OrderingKey::new).transpose().map_err(text)?;
+        let key = self
+            .key
+            .clone()
+            .map(OrderingKey::new)
+            .transpose()
+            .map_err(text)?;
         let mut headers = Headers::default();
         for (name, value) in &self.headers {
             headers.set(name.as_str(), value.as_str()).map_err(text)?;
@@ -117,7 +130,10 @@ mod tests {
     #[test]
     fn a_valid_message_survives_the_round_trip() {
         let envelope = valid().parse().unwrap();
-        assert_eq!(RawMessage::from(envelope.clone()).parse().unwrap(), envelope);
+        assert_eq!(
+            RawMessage::from(envelope.clone()).parse().unwrap(),
+            envelope
+        );
     }
 
     #[test]
@@ -125,8 +141,12 @@ mod tests {
         let cases: [(&str, fn(&mut RawMessage)); 6] = [
             ("message id is missing", |raw| raw.id = None),
             ("message id is missing", |raw| raw.id = Some(String::new())),
-            ("message id \"7\" is not a UUID", |raw| raw.id = Some("7".to_owned())),
-            ("message type is empty", |raw| raw.message_type = Some(String::new())),
+            ("message id \"7\" is not a UUID", |raw| {
+                raw.id = Some("7".to_owned())
+            }),
+            ("message type is empty", |raw| {
+                raw.message_type = Some(String::new())
+            }),
             ("version -1 is out of range", |raw| raw.version = Some(-1)),
             ("ordering key is empty", |raw| raw.key = Some(String::new())),
         ];

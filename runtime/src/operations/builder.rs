@@ -174,7 +174,10 @@ impl<D: Database> Builder<D> {
             consumer.state.fill_from(&self.state);
             mistakes.extend(consumer.mistakes());
         }
-        let mut names: Vec<&str> = consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+        let mut names: Vec<&str> = consumers
+            .iter()
+            .map(|consumer| consumer.name.as_str())
+            .collect();
         names.sort_unstable();
         for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
             mistakes.push(format!("two consumers are named {:?}", pair[0]));
@@ -197,11 +200,20 @@ impl<D: Database> Builder<D> {
         };
         if self.migrate {
             for migration in store.migrate().await? {
-                tracing::info!(version = migration.version, name = migration.name, "migrated");
+                tracing::info!(
+                    version = migration.version,
+                    name = migration.name,
+                    "migrated"
+                );
             }
         }
         store.check_migrations().await?;
-        let parts = Parts { store, broker: self.broker, consumers, settings: self.settings };
+        let parts = Parts {
+            store,
+            broker: self.broker,
+            consumers,
+            settings: self.settings,
+        };
         Ok(parts.spawn().await)
     }
 }

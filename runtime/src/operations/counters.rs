@@ -32,8 +32,10 @@ pub struct Counts {
 
 impl Counters {
     pub(crate) fn add_dispatched(&self, settled: &Settled) {
-        self.dispatched.fetch_add(settled.dispatched as u64, Relaxed);
-        self.dispatch_failures.fetch_add(settled.failed as u64, Relaxed);
+        self.dispatched
+            .fetch_add(settled.dispatched as u64, Relaxed);
+        self.dispatch_failures
+            .fetch_add(settled.failed as u64, Relaxed);
         self.dead_letters.fetch_add(settled.dead as u64, Relaxed);
     }
 

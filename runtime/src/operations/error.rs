@@ -21,7 +21,11 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration(mistakes) => {
-                write!(f, "the configuration is not usable: {}", mistakes.join("; "))
+                write!(
+                    f,
+                    "the configuration is not usable: {}",
+                    mistakes.join("; ")
+                )
             }
             Self::Store(_) => f.write_str("the database is not ready"),
             Self::NoActorSystem => {

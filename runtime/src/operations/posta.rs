@@ -55,7 +55,14 @@ impl<D: Database> Posta<D> {
         running: Running,
     ) -> Self {
         let (consumers, running) = (Arc::new(consumers), Arc::new(running));
-        Self { store, outbox, enqueued, counters, consumers, running }
+        Self {
+            store,
+            outbox,
+            enqueued,
+            counters,
+            consumers,
+            running,
+        }
     }
 
     /// Runs a transaction: state and messages commit together or not at all (G1).
@@ -135,8 +142,10 @@ impl<D: Database> Posta<D> {
     pub async fn status(&self) -> Result<Status, StoreError> {
         let mut session = self.store.begin().await?;
         let outbox = self.store.backlog(&mut session).await?;
-        let dispatch_dead_letters =
-            self.store.dead_letters(&mut session, &Origin::Dispatch).await?;
+        let dispatch_dead_letters = self
+            .store
+            .dead_letters(&mut session, &Origin::Dispatch)
+            .await?;
         let mut consumers = Vec::with_capacity(self.consumers.len());
         for name in self.consumers.iter() {
             let (held, held_keys) = self.store.held(&mut session, name).await?;
@@ -227,7 +236,10 @@ impl<D: Database> Posta<D> {
             .filter(|(_, status)| status.state != ChildState::Drained)
             .map(|(name, _)| name)
             .collect();
-        StopError { grace: self.running.settings.grace, unfinished }
+        StopError {
+            grace: self.running.settings.grace,
+            unfinished,
+        }
     }
 }
 

@@ -80,9 +80,10 @@ impl Settings {
             (1..=64).contains(&self.arbiters),
             format!("arbiters: {}; it must be 1 to 64", self.arbiters),
         );
-        for (field, batch) in
-            [("dispatch_batch", self.dispatch_batch), ("consume_batch", self.consume_batch)]
-        {
+        for (field, batch) in [
+            ("dispatch_batch", self.dispatch_batch),
+            ("consume_batch", self.consume_batch),
+        ] {
             check(
                 (1..=BATCH_MAX).contains(&batch),
                 format!("{field}: {batch}; it must be 1 to {BATCH_MAX}"),
@@ -104,7 +105,10 @@ impl Settings {
         );
         check(
             (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.poll_interval_max),
-            format!("poll_interval_max: {:?}; it must be 10ms to 60s", self.poll_interval_max),
+            format!(
+                "poll_interval_max: {:?}; it must be 10ms to 60s",
+                self.poll_interval_max
+            ),
         );
         mistakes
     }
@@ -117,7 +121,11 @@ impl fmt::Display for Settings {
         writeln!(f, "consume batch       {}", self.consume_batch)?;
         writeln!(f, "payload, at most    {} bytes", self.payload_bytes_max)?;
         writeln!(f, "lease period        {:?}", self.lease_ttl)?;
-        writeln!(f, "poll interval       {:?} at most", self.poll_interval_max)?;
+        writeln!(
+            f,
+            "poll interval       {:?} at most",
+            self.poll_interval_max
+        )?;
         writeln!(f, "unknown type waits  {:?}", self.unknown_type_grace)?;
         write!(f, "grace of a drain    {:?}", self.grace)
     }

@@ -36,7 +36,12 @@ struct Wakes {
 impl<D: Database> Parts<D> {
     /// Spawns supervisors and children.
     pub(super) async fn spawn(self) -> Posta<D> {
-        let Self { store, broker, consumers, settings } = self;
+        let Self {
+            store,
+            broker,
+            consumers,
+            settings,
+        } = self;
         let member = MemberId::random();
         let outgoing = Wake::new();
         let wakes = Wakes {
@@ -45,8 +50,8 @@ impl<D: Database> Parts<D> {
             outgoing,
         };
         let driver = drive::<D>(&broker, &store, &settings, &wakes);
-        let outbox = Outbox::<D>::new(store.tables().clone())
-            .payload_bytes_max(settings.payload_bytes_max);
+        let outbox =
+            Outbox::<D>::new(store.tables().clone()).payload_bytes_max(settings.payload_bytes_max);
         let counters = Arc::new(Counters::default());
         let mut tree = Tree::new(settings.arbiters);
         let lanes = Board::new(Resource::Lanes, member);
@@ -73,8 +78,13 @@ impl<D: Database> Parts<D> {
         }
         let keepers = tree.supervisor();
         let (members, members_seen) = watch::channel(0);
-        start_keeper::<D>(&mut tree, &keepers, &store, &lanes, member, SLOTS, &settings, members);
-        let names: Vec<String> = consumers.iter().map(|consumer| consumer.name.clone()).collect();
+        start_keeper::<D>(
+            &mut tree, &keepers, &store, &lanes, member, SLOTS, &settings, members,
+        );
+        let names: Vec<String> = consumers
+            .iter()
+            .map(|consumer| consumer.name.clone())
+            .collect();
         for consumer in consumers {
             let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
             boards.push(board.clone());
@@ -96,9 +106,11 @@ impl<D: Database> Parts<D> {
             };
             for number in 0..partitions {
                 let actors = actors.clone();
-                tree.start(&supervisor, format!("{} {number}", consumer.name), move |life| {
-                    actors.make(number).run(life)
-                });
+                tree.start(
+                    &supervisor,
+                    format!("{} {number}", consumer.name),
+                    move |life| actors.make(number).run(life),
+                );
             }
             let (members, _) = watch::channel(0);
             start_keeper::<D>(
@@ -106,8 +118,10 @@ impl<D: Database> Parts<D> {
             );
         }
         let relays = tree.supervisor();
-        let (relay_store, incoming) =
-            (store.clone(), vec![wakes.enqueued.clone(), wakes.filled.clone()]);
+        let (relay_store, incoming) = (
+            store.clone(),
+            vec![wakes.enqueued.clone(), wakes.filled.clone()],
+        );
         let outgoing = wakes.outgoing.clone();
         tree.start(&relays, "relay".to_owned(), move |life| {
             let relay = Relay {
@@ -232,7 +246,11 @@ impl Tree {
         self.started += 1;
         let body: Body = Arc::new(move |life| body(life).boxed_local());
         // One message per child at start, before anything else can be in the mailbox: it is bounded by the number of children.
-        supervisor.do_send(Start(ChildSpec { name, arbiter, body }));
+        supervisor.do_send(Start(ChildSpec {
+            name,
+            arbiter,
+            body,
+        }));
     }
 }
 

@@ -134,9 +134,15 @@ impl<D: Database> Dispatcher<D> {
             return Ok(Round::Idle(None));
         }
         let slots: Vec<Slot> = lanes.keys().copied().collect();
-        let fences = lanes.iter().map(|(slot, lease)| (*slot, lease.fence())).collect();
+        let fences = lanes
+            .iter()
+            .map(|(slot, lease)| (*slot, lease.fence()))
+            .collect();
         let mut session = self.store.begin().await?;
-        let claimed = self.store.pending(&mut session, &slots, &[], self.batch).await?;
+        let claimed = self
+            .store
+            .pending(&mut session, &slots, &[], self.batch)
+            .await?;
         let due = match claimed.is_empty() {
             true => self.store.next_due(&mut session, &slots).await?,
             false => None,
@@ -153,9 +159,12 @@ impl<D: Database> Dispatcher<D> {
         }
         let publisher = publisher.as_mut().expect("it was just made");
         let settled = if self.driver.capabilities().transactional {
-            self.publish_and_settle(publisher.as_mut(), rows, settlement, &fences).await?
+            self.publish_and_settle(publisher.as_mut(), rows, settlement, &fences)
+                .await?
         } else {
-            let published = self.publish(publisher.as_mut(), rows, &mut settlement).await;
+            let published = self
+                .publish(publisher.as_mut(), rows, &mut settlement)
+                .await;
             // What was confirmed before an outage is settled all the same.
             let settled = self.settle(settlement, &fences).await?;
             published?;
@@ -163,7 +172,10 @@ impl<D: Database> Dispatcher<D> {
         };
         self.counters.add_dispatched(&settled);
         if settled.lost > 0 {
-            tracing::info!(rows = settled.lost, "lanes were lost before their rows were settled");
+            tracing::info!(
+                rows = settled.lost,
+                "lanes were lost before their rows were settled"
+            );
             lanes.values().for_each(LeaseUse::lost);
         }
         Ok(Round::Worked)
@@ -174,9 +186,13 @@ impl<D: Database> Dispatcher<D> {
         let mut rows = Vec::with_capacity(claimed.len());
         for row in claimed {
             match row.message {
-                Ok(envelope) if envelope.payload.len() > self.payload_bytes_max => settlement
-                    .too_large(row.id, row.attempts, envelope, self.payload_bytes_max),
-                Ok(envelope) => rows.push(OutboxRow { message: Ok(envelope), ..row }),
+                Ok(envelope) if envelope.payload.len() > self.payload_bytes_max => {
+                    settlement.too_large(row.id, row.attempts, envelope, self.payload_bytes_max)
+                }
+                Ok(envelope) => rows.push(OutboxRow {
+                    message: Ok(envelope),
+                    ..row
+                }),
                 Err(malformed) => settlement.malformed(row.id, row.attempts, malformed),
             }
         }
@@ -266,7 +282,10 @@ impl<D: Database> Dispatcher<D> {
             if settled.lost > 0 {
                 // Routed, but not ours any more: undo it all. The lanes' new owners route these rows.
                 session.rollback().await;
-                return Ok(Settled { lost: settled.lost, ..Settled::default() });
+                return Ok(Settled {
+                    lost: settled.lost,
+                    ..Settled::default()
+                });
             }
             session.commit().await?;
             crash_point!("dispatch.settled");
@@ -284,7 +303,11 @@ fn without_overtakers(
     let mut stopped = std::collections::HashSet::new();
     let mut kept = Vec::with_capacity(rows.len());
     for row in rows {
-        let key = row.message.as_ref().ok().and_then(|envelope| envelope.key.clone());
+        let key = row
+            .message
+            .as_ref()
+            .ok()
+            .and_then(|envelope| envelope.key.clone());
         if key.as_ref().is_some_and(|key| stopped.contains(key)) {
             continue;
         }

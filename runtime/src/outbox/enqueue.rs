@@ -37,7 +37,11 @@ impl<D: Database> Outbox<D> {
     /// The outbox in these tables, with the default limit of 1 MiB a payload.
     #[must_use]
     pub fn new(tables: Tables) -> Self {
-        Self { tables, payload_bytes_max: PAYLOAD_BYTES_DEFAULT, database: PhantomData }
+        Self {
+            tables,
+            payload_bytes_max: PAYLOAD_BYTES_DEFAULT,
+            database: PhantomData,
+        }
     }
 
     /// The same with another limit on a payload's size in bytes; more than 16 MiB counts as 16 MiB.
@@ -97,7 +101,9 @@ impl<D: Database> Outbox<D> {
         connection: &mut D::Connection,
         envelopes: &[Envelope],
     ) -> Result<(), EnqueueError> {
-        envelopes.iter().try_for_each(|envelope| self.check(envelope))?;
+        envelopes
+            .iter()
+            .try_for_each(|envelope| self.check(envelope))?;
         D::insert_outbox(connection, &self.tables, envelopes).await?;
         Ok(())
     }
@@ -108,7 +114,10 @@ impl<D: Database> Outbox<D> {
         message: &M,
         context: &Context,
     ) -> Result<Envelope, EnqueueError> {
-        let refused = |source| EnqueueError::Message { message_type: M::TYPE.to_owned(), source };
+        let refused = |source| EnqueueError::Message {
+            message_type: M::TYPE.to_owned(),
+            source,
+        };
         let mut envelope = Envelope::of(message).map_err(refused)?;
         context.write(&mut envelope).map_err(refused)?;
         self.check(&envelope)?;

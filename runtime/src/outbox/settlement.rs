@@ -34,7 +34,11 @@ impl Settlement {
     /// Returned or refused: counted, and its key put on hold.
     pub(super) fn failed(&mut self, row: &OutboxRow, error: String, backoff: &Backoff) {
         let hold = backoff.delay(row.attempts.saturating_add(1));
-        self.failed.push(FailedRow { id: row.id, error, hold });
+        self.failed.push(FailedRow {
+            id: row.id,
+            error,
+            hold,
+        });
     }
 
     /// A row that is no valid message: set aside at once.
@@ -59,7 +63,13 @@ impl Settlement {
         reason: &'static str,
         error: String,
     ) {
-        let letter = NewDeadLetter { origin: Origin::Dispatch, message, reason, error, attempts };
+        let letter = NewDeadLetter {
+            origin: Origin::Dispatch,
+            message,
+            reason,
+            error,
+            attempts,
+        };
         self.dead.push((id, letter));
     }
 
@@ -77,7 +87,9 @@ impl Settlement {
         let fences: Vec<Fence> = fences.values().cloned().collect();
         let mut settled = Settled::default();
         if !self.dispatched.is_empty() {
-            let moved = store.mark_dispatched(session, &fences, &self.dispatched).await?;
+            let moved = store
+                .mark_dispatched(session, &fences, &self.dispatched)
+                .await?;
             settled.dispatched = moved.len();
             settled.lost += self.dispatched.len() - moved.len();
         }

@@ -15,7 +15,10 @@ pub(crate) struct Waves {
 impl Waves {
     /// Rows in insertion order within each lane.
     pub(crate) fn new(rows: Vec<OutboxRow>) -> Self {
-        Self { rows: rows.into(), failed: HashSet::new() }
+        Self {
+            rows: rows.into(),
+            failed: HashSet::new(),
+        }
     }
 
     /// The next wave, at most `size` rows: the first row of each key that has not failed, and rows without a key. Empty at the end.
@@ -48,7 +51,10 @@ impl Waves {
 }
 
 fn key(row: &OutboxRow) -> Option<&OrderingKey> {
-    row.message.as_ref().ok().and_then(|envelope| envelope.key.as_ref())
+    row.message
+        .as_ref()
+        .ok()
+        .and_then(|envelope| envelope.key.as_ref())
 }
 
 #[cfg(test)]
@@ -59,7 +65,10 @@ mod tests {
 
     fn rows(keys: &[Option<&str>]) -> Vec<OutboxRow> {
         let row = |(position, key): (usize, &Option<&str>)| OutboxRow {
-            id: RowId { slot: Slot::new(0).unwrap(), position: position as i64 },
+            id: RowId {
+                slot: Slot::new(0).unwrap(),
+                position: position as i64,
+            },
             attempts: 0,
             message: Ok(Envelope::builder(MessageType::new("t").unwrap(), "")
                 .key(key.map(|key| OrderingKey::new(key).unwrap()))

@@ -35,7 +35,9 @@ impl Backoff {
     pub fn delay_with(&self, failures: u32, random: f64) -> Duration {
         let ceiling = self.ceiling(failures);
         let seconds = ceiling.as_secs_f64() * random.clamp(0.0, 1.0);
-        Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling)
+        Duration::try_from_secs_f64(seconds)
+            .unwrap_or(ceiling)
+            .min(ceiling)
     }
 }
 
@@ -54,7 +56,10 @@ mod tests {
                 assert!(backoff.delay_with(failures, random) <= cap);
             }
         }
-        assert_eq!(Backoff::new(Duration::MAX, Duration::MAX).ceiling(u32::MAX), Duration::MAX);
+        assert_eq!(
+            Backoff::new(Duration::MAX, Duration::MAX).ceiling(u32::MAX),
+            Duration::MAX
+        );
     }
 
     #[test]

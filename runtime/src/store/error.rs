@@ -33,7 +33,11 @@ impl StoreError {
         kind: StoreErrorKind,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self { operation, kind, source: Some(source.into()) }
+        Self {
+            operation,
+            kind,
+            source: Some(source.into()),
+        }
     }
 
     /// What was attempted.
@@ -51,7 +55,10 @@ impl StoreError {
     /// Whether the same again can succeed without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Contention)
+        matches!(
+            self.kind,
+            StoreErrorKind::Unavailable | StoreErrorKind::Contention
+        )
     }
 }
 
@@ -70,6 +77,8 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+        self.source
+            .as_deref()
+            .map(|source| source as &(dyn Error + 'static))
     }
 }

@@ -15,9 +15,7 @@ pub struct AppliedMigration {
 pub trait MigrationStore {
     /// Runs the migrations that have not been run yet, in one transaction of its own, guarded against other processes that
     /// do the same; returns those it ran. The only place where DDL runs.
-    fn migrate(
-        &self,
-    ) -> impl Future<Output = Result<Vec<AppliedMigration>, StoreError>> + Send
+    fn migrate(&self) -> impl Future<Output = Result<Vec<AppliedMigration>, StoreError>> + Send
     where
         Self: Store;
 

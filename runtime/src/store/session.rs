@@ -24,7 +24,10 @@ impl<D: Database> Session<D> {
         connection: PooledConnection<D>,
         turn: Option<tokio::sync::OwnedSemaphorePermit>,
     ) -> Self {
-        Self { connection: Some(connection), _turn: turn }
+        Self {
+            connection: Some(connection),
+            _turn: turn,
+        }
     }
 
     /// Commits. When it returns an error the outcome is unknown if the error is `Unavailable` (the connection may have broken after
@@ -66,13 +69,17 @@ impl<D: Database> Deref for Session<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &Self::Target {
-        self.connection.as_ref().expect("a session has its connection until it ends")
+        self.connection
+            .as_ref()
+            .expect("a session has its connection until it ends")
     }
 }
 
 impl<D: Database> DerefMut for Session<D> {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        self.connection.as_mut().expect("a session has its connection until it ends")
+        self.connection
+            .as_mut()
+            .expect("a session has its connection until it ends")
     }
 }
 
@@ -86,6 +93,8 @@ impl<D: Database> Drop for Session<D> {
 
 impl<D: Database> fmt::Debug for Session<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("database", &D::NAME).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("database", &D::NAME)
+            .finish_non_exhaustive()
     }
 }

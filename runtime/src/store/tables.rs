@@ -29,7 +29,9 @@ impl Tables {
     /// When the name is anything else.
     pub fn named(name: impl Into<String>) -> Result<Self, TablesError> {
         let name = name.into();
-        let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let plain = name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         let starts_well = name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
         if plain && starts_well && name.len() <= NAME_BYTES_MAX {
             Ok(Self { name })
@@ -46,13 +48,16 @@ impl Tables {
 
     /// A statement with `{posta}` replaced by the qualifier of this place: `"schema".` or `prefix_`.
     pub(crate) fn qualify(&self, sql: &str, qualifier: &str) -> String {
-        sql.replace("{posta}", qualifier).replace("{name}", &self.name)
+        sql.replace("{posta}", qualifier)
+            .replace("{name}", &self.name)
     }
 }
 
 impl Default for Tables {
     fn default() -> Self {
-        Self { name: "posta".to_owned() }
+        Self {
+            name: "posta".to_owned(),
+        }
     }
 }
 

@@ -23,7 +23,12 @@ impl<'t, D: Database> Tx<'t, D> {
         outbox: &'t Outbox<D>,
         context: Context,
     ) -> Self {
-        Self { connection, outbox, context, enqueued: Vec::new() }
+        Self {
+            connection,
+            outbox,
+            context,
+            enqueued: Vec::new(),
+        }
     }
 
     /// Enqueues a message: it is dispatched if and only if this transaction commits (G1).
@@ -81,6 +86,8 @@ impl<D: Database> DerefMut for Tx<'_, D> {
 
 impl<D: Database> fmt::Debug for Tx<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tx").field("enqueued", &self.enqueued.len()).finish_non_exhaustive()
+        f.debug_struct("Tx")
+            .field("enqueued", &self.enqueued.len())
+            .finish_non_exhaustive()
     }
 }

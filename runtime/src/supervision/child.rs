@@ -28,7 +28,11 @@ pub(crate) struct Life {
 
 impl Life {
     pub(crate) fn new(name: &str, registry: Registry, phase: watch::Receiver<Phase>) -> Self {
-        Self { name: name.into(), registry, phase }
+        Self {
+            name: name.into(),
+            registry,
+            phase,
+        }
     }
 
     /// Whether nothing new may be taken.
@@ -45,7 +49,9 @@ impl Life {
 
     /// Waits this long, or until nothing new may be taken; `false` in the latter case. Cancel-safe.
     pub(crate) async fn pause(&self, duration: Duration) -> bool {
-        tokio::time::timeout(duration, self.draining()).await.is_err()
+        tokio::time::timeout(duration, self.draining())
+            .await
+            .is_err()
     }
 
     /// Says that the child waits for something outside that is missing.
@@ -103,8 +109,11 @@ impl Actor for ChildActor {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let (life, body, supervisor) =
-            (self.life.clone(), self.body.clone(), self.supervisor.clone());
+        let (life, body, supervisor) = (
+            self.life.clone(),
+            self.body.clone(),
+            self.supervisor.clone(),
+        );
         let run = async move {
             let started = Instant::now();
             let name = life.name.to_string();
@@ -119,7 +128,11 @@ impl Actor for ChildActor {
                 },
                 _ = phase.wait_for(|phase| *phase == Phase::Abort) => Outcome::Finished,
             };
-            let ended = Ended { name, outcome, ran_for: started.elapsed() };
+            let ended = Ended {
+                name,
+                outcome,
+                ran_for: started.elapsed(),
+            };
             // The supervisor outlives its children; when it does not, the whole runtime is going down.
             let _ = supervisor.send(ended).await;
         };

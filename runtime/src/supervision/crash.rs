@@ -20,13 +20,18 @@ mod enabled {
                 Some((point, count)) => (point, count.parse().ok()?),
                 None => (text.as_str(), 1),
             };
-            Some(Plan { point: point.to_owned(), left: AtomicU64::new(count) })
+            Some(Plan {
+                point: point.to_owned(),
+                left: AtomicU64::new(count),
+            })
         })
         .as_ref()
     }
 
     pub(crate) fn reach(point: &str) {
-        let Some(plan) = plan().filter(|plan| plan.point == point) else { return };
+        let Some(plan) = plan().filter(|plan| plan.point == point) else {
+            return;
+        };
         if plan.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             eprintln!("crash point {point} reached");
             std::process::abort();

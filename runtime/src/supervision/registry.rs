@@ -44,8 +44,11 @@ impl Registry {
     /// All children, sorted by name.
     #[must_use]
     pub fn children(&self) -> Vec<(String, ChildStatus)> {
-        let mut all: Vec<_> =
-            self.children.iter().map(|entry| (entry.key().clone(), entry.value().clone())).collect();
+        let mut all: Vec<_> = self
+            .children
+            .iter()
+            .map(|entry| (entry.key().clone(), entry.value().clone()))
+            .collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
     }
@@ -54,7 +57,10 @@ impl Registry {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.children.iter().all(|entry| {
-            matches!(entry.value().state, ChildState::Running | ChildState::Drained)
+            matches!(
+                entry.value().state,
+                ChildState::Running | ChildState::Drained
+            )
         })
     }
 
@@ -65,7 +71,11 @@ impl Registry {
                 status.state = ChildState::Running;
                 status.restarts += 1;
             })
-            .or_insert(ChildStatus { state: ChildState::Running, restarts: 0, last_error: None });
+            .or_insert(ChildStatus {
+                state: ChildState::Running,
+                restarts: 0,
+                last_error: None,
+            });
     }
 
     pub(crate) fn failed(&self, name: &str, error: String) {

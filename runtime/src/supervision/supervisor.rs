@@ -54,15 +54,27 @@ struct Supervised {
 impl Supervisor {
     pub(crate) fn new(registry: Registry, phase: watch::Receiver<Phase>) -> Self {
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
-        Self { registry, phase, backoff, children: BTreeMap::new(), waiting: Vec::new() }
+        Self {
+            registry,
+            phase,
+            backoff,
+            children: BTreeMap::new(),
+            waiting: Vec::new(),
+        }
     }
 
     fn launch(&self, name: &str, supervisor: Recipient<Ended>) {
-        let Some(child) = self.children.get(name) else { return };
+        let Some(child) = self.children.get(name) else {
+            return;
+        };
         self.registry.started(name);
         let life = Life::new(name, self.registry.clone(), self.phase.clone());
         let body = child.spec.body.clone();
-        let actor = ChildActor { life, body, supervisor };
+        let actor = ChildActor {
+            life,
+            body,
+            supervisor,
+        };
         ChildActor::start_in_arbiter(&child.spec.arbiter, move |_| actor);
     }
 
@@ -73,7 +85,9 @@ impl Supervisor {
         }
         if self.children.values().all(|child| child.finished) {
             // A receiver that is gone no longer wants to know.
-            self.waiting.drain(..).for_each(|waiting| drop(waiting.send(())));
+            self.waiting
+                .drain(..)
+                .for_each(|waiting| drop(waiting.send(())));
         }
     }
 }
@@ -87,7 +101,14 @@ impl Handler<Start> for Supervisor {
 
     fn handle(&mut self, Start(spec): Start, context: &mut Self::Context) {
         let name = spec.name.clone();
-        self.children.insert(name.clone(), Supervised { spec, failures: 0, finished: false });
+        self.children.insert(
+            name.clone(),
+            Supervised {
+                spec,
+                failures: 0,
+                finished: false,
+            },
+        );
         self.launch(&name, context.address().recipient());
     }
 }
@@ -96,7 +117,11 @@ impl Handler<Ended> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: Ended, context: &mut Self::Context) {
-        let Ended { name, outcome, ran_for } = ended;
+        let Ended {
+            name,
+            outcome,
+            ran_for,
+        } = ended;
         let error = match outcome {
             Outcome::Finished => return self.finish(&name),
             Outcome::Failed(error) => error,
@@ -107,8 +132,14 @@ impl Handler<Ended> for Supervisor {
             tracing::warn!(child = %name, %error, "a child failed while draining");
             return self.finish(&name);
         }
-        let Some(child) = self.children.get_mut(&name) else { return };
-        child.failures = if ran_for >= STABLE_AFTER { 1 } else { child.failures.saturating_add(1) };
+        let Some(child) = self.children.get_mut(&name) else {
+            return;
+        };
+        child.failures = if ran_for >= STABLE_AFTER {
+            1
+        } else {
+            child.failures.saturating_add(1)
+        };
         let delay = self.backoff.delay(child.failures);
         tracing::warn!(
             child = %name,

@@ -12,12 +12,18 @@ pub(crate) struct Wake {
 
 impl Wake {
     pub(crate) fn new() -> Self {
-        Self { calls: watch::Sender::new(0), relay: None }
+        Self {
+            calls: watch::Sender::new(0),
+            relay: None,
+        }
     }
 
     /// A wake whose calls are heard by the listeners of `relay` as well.
     pub(crate) fn relayed_by(relay: &Wake) -> Self {
-        Self { calls: watch::Sender::new(0), relay: Some(relay.calls.clone()) }
+        Self {
+            calls: watch::Sender::new(0),
+            relay: Some(relay.calls.clone()),
+        }
     }
 
     /// Calls all listeners, for a reason in this process.
@@ -30,12 +36,15 @@ impl Wake {
 
     /// Calls the listeners in this process only, for a reason in another: it is not relayed back.
     pub(crate) fn echo(&self) {
-        self.calls.send_modify(|calls| *calls = calls.wrapping_add(1));
+        self.calls
+            .send_modify(|calls| *calls = calls.wrapping_add(1));
     }
 
     /// A listener that hears every call from now on.
     pub(crate) fn listen(&self) -> WakeListener {
-        WakeListener { calls: self.calls.subscribe() }
+        WakeListener {
+            calls: self.calls.subscribe(),
+        }
     }
 }
 

@@ -37,7 +37,11 @@ impl<D: Database> DatabaseBroker<D> {
     /// The broker in this store's tables. `poll_interval_max` is the longest pause between two looks at an empty queue.
     #[must_use]
     pub fn new(store: D::Store, poll_interval_max: Duration) -> Self {
-        Self { store, filled: Wake::new(), poll_interval_max }
+        Self {
+            store,
+            filled: Wake::new(),
+            poll_interval_max,
+        }
     }
 
     /// The wake that is called when queues may have been filled.
@@ -69,10 +73,14 @@ impl<D: Database> BrokerDriver<D> for DatabaseBroker<D> {
         Box::pin(async move {
             let subscribe = async {
                 let mut session = self.store.begin().await?;
-                self.store.subscribe(&mut session, &topology.consumer, &topology.types).await?;
+                self.store
+                    .subscribe(&mut session, &topology.consumer, &topology.types)
+                    .await?;
                 session.commit().await
             };
-            subscribe.await.map_err(|error| unavailable("record a subscription", error))
+            subscribe
+                .await
+                .map_err(|error| unavailable("record a subscription", error))
         })
     }
 

@@ -25,14 +25,24 @@ impl<D: Database> DatabaseSubscription<D> {
         filled: WakeListener,
         poll_interval_max: Duration,
     ) -> Self {
-        Self { store, queue, filled, poll_interval_max }
+        Self {
+            store,
+            queue,
+            filled,
+            poll_interval_max,
+        }
     }
 
     async fn look(&self, limit: usize) -> Result<Vec<QueueRow>, StoreError> {
         let mut session = self.store.begin().await?;
         let rows = self
             .store
-            .queued(&mut session, &self.queue.consumer, self.queue.slots(), limit)
+            .queued(
+                &mut session,
+                &self.queue.consumer,
+                self.queue.slots(),
+                limit,
+            )
             .await?;
         session.commit().await?;
         Ok(rows)
@@ -42,7 +52,10 @@ impl<D: Database> DatabaseSubscription<D> {
         let mut pause = POLL_INTERVAL_MIN;
         loop {
             self.filled.hear();
-            let rows = self.look(limit).await.map_err(|error| unavailable("read a queue", error))?;
+            let rows = self
+                .look(limit)
+                .await
+                .map_err(|error| unavailable("read a queue", error))?;
             if !rows.is_empty() {
                 return Ok(rows.into_iter().map(delivery).collect());
             }
