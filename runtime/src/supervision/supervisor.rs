@@ -168,7 +168,7 @@ impl Handler<Drained> for Supervisor {
 
     fn handle(&mut self, Drained(waiting): Drained, _: &mut Self::Context) {
         if self.children.values().all(|child| child.finished) {
-            drop(waiting.send(()));
+            let _ = waiting.send(());
         } else {
             self.waiting.push(waiting);
         }
