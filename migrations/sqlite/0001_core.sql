@@ -1,19 +1,28 @@
--- Posta's tables, version 1. {posta} stands for the prefix with its underscore. Times are whole microseconds since
--- 1970 in UTC by this database's clock; booleans of the clock are made by Posta's statements.
+-- Posta's tables, version 1. {posta} stands for the prefix with its underscore.
+--
+-- Times are whole microseconds since 1970 in UTC by this database's clock, whose resolution is a millisecond. The defaults
+-- keep to functions that SQLite has had since 2013, since the program that inserts with plain SQL brings its own SQLite: unhex()
+-- and unixepoch('subsec') would fail there until 3.42 (2023). Payloads are last, since SQLite walks through a large
+-- value's pages to reach the columns behind it.
 
 -- What waits for dispatch. The columns are a public contract: a plain INSERT of message_type and payload is enough.
 CREATE TABLE {posta}outbox (
     -- Order of insertion; AUTOINCREMENT, so that a number is never used twice.
     position     INTEGER PRIMARY KEY AUTOINCREMENT,
     -- 16 bytes. The default is a UUID of version 4.
-    message_id   BLOB NOT NULL DEFAULT (unhex(hex(randomblob(6)) || '4' || substr(hex(randomblob(2)), 2) || substr('89AB', 1 + (abs(random()) % 4), 1) || substr(hex(randomblob(2)), 2) || hex(randomblob(6)))),
+    message_id   BLOB NOT NULL DEFAULT (CAST(
+                     randomblob(6)
+                     || substr(x'404142434445464748494a4b4c4d4e4f', 1 + (random() & 15), 1) || randomblob(1)
+                     || substr(x'808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f'
+                            || x'a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebf', 1 + (random() & 63), 1)
+                     || randomblob(7) AS BLOB)),
     message_type TEXT NOT NULL,
     version      INTEGER NOT NULL DEFAULT 1,
     ordering_key TEXT,
     headers      TEXT NOT NULL DEFAULT '{}',
     content_type TEXT NOT NULL DEFAULT 'application/json',
     payload      BLOB NOT NULL,
-    enqueued_at  INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
+    enqueued_at  INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
     -- NULL until a dispatcher computes it, for rows that plain SQL inserted: SQLite has no SHA-256.
     slot         INTEGER,
     attempts     INTEGER NOT NULL DEFAULT 0,
@@ -43,18 +52,18 @@ CREATE TABLE {posta}dispatched (
     ordering_key  TEXT,
     headers       TEXT NOT NULL,
     content_type  TEXT NOT NULL,
-    payload       BLOB NOT NULL,
     enqueued_at   INTEGER NOT NULL,
     slot          INTEGER NOT NULL,
     attempts      INTEGER NOT NULL,
-    dispatched_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+    dispatched_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
+    payload       BLOB NOT NULL
 );
 
 -- What has been handled: the primary key is what makes an effect happen once.
 CREATE TABLE {posta}inbox (
     consumer   TEXT NOT NULL,
     message_id BLOB NOT NULL,
-    handled_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
+    handled_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
     PRIMARY KEY (consumer, message_id)
 ) WITHOUT ROWID;
 
@@ -69,13 +78,13 @@ CREATE TABLE {posta}retry (
     ordering_key TEXT,
     headers      TEXT NOT NULL,
     content_type TEXT NOT NULL,
-    payload      BLOB NOT NULL,
     enqueued_at  INTEGER,
     attempts     INTEGER NOT NULL,
     -- NULL: a successor, due when it has become the first of its key.
     due_at       INTEGER,
     last_error   TEXT,
-    held_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
+    held_at      INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
+    payload      BLOB NOT NULL,
     CONSTRAINT retry_message_key UNIQUE (consumer, message_id),
     CONSTRAINT retry_slot_range CHECK (slot BETWEEN 0 AND 63),
     CONSTRAINT retry_attempts_range CHECK (attempts >= 0),
@@ -97,12 +106,12 @@ CREATE TABLE {posta}dead_letter (
     ordering_key TEXT,
     headers      TEXT NOT NULL,
     content_type TEXT,
-    payload      BLOB NOT NULL,
     enqueued_at  INTEGER,
     attempts     INTEGER NOT NULL,
     reason       TEXT NOT NULL,
     error        TEXT NOT NULL,
-    dead_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+    dead_at      INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
+    payload      BLOB NOT NULL
 );
 
 CREATE INDEX {posta}dead_letter_consumer ON {posta}dead_letter (consumer, position);
@@ -144,8 +153,8 @@ CREATE TABLE {posta}queue (
     ordering_key TEXT,
     headers      TEXT NOT NULL,
     content_type TEXT NOT NULL,
-    payload      BLOB NOT NULL,
-    enqueued_at  INTEGER NOT NULL
+    enqueued_at  INTEGER NOT NULL,
+    payload      BLOB NOT NULL
 );
 
 CREATE INDEX {posta}queue_consumer ON {posta}queue (consumer, slot, position);

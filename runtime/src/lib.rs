@@ -25,10 +25,10 @@ pub use message::{Codec, Envelope, Json, Message, MessageId, OrderingKey, Slot};
 pub use operations::{Builder, Posta};
 pub use outbox::Outbox;
 pub use posta_macros::{Consumer, Message};
-#[cfg(feature = "postgres")]
+//X #[cfg(feature = "postgres")]
 //X pub use store::Postgres;
 #[cfg(feature = "sqlite")]
-//X pub use store::Sqlite;
+pub use store::Sqlite;
 pub use store::{Database, Tables, Tx};
 
 /// For the code that the derive macros generate; no part of the interface.

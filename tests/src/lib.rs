@@ -1,1 +1,6 @@
+//! Posta's integration tests: one binary, `cargo test -p posta-tests --lib`.
 
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod sqlite;

@@ -31,6 +31,7 @@ mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod tables;
+pub(crate) mod text;
 mod tx;
 
 pub use database::{Connect, ConnectionOf, Database, DatabasePool, PooledConnection, Store};
@@ -40,12 +41,12 @@ pub use inbox::{Admission, InboxStore};
 pub use lease::{Fence, Grant, LeaseStore, MemberId, Resource};
 pub use migration::{AppliedMigration, MigrationStore};
 pub use outbox::{Backlog, FailedRow, OutboxRow, OutboxStore, RowId};
-#[cfg(feature = "postgres")]
+//X #[cfg(feature = "postgres")]
 //X pub use postgres::{Postgres, PostgresStore};
 pub use queue::{QueueRow, QueueStore};
 pub use retry::{HeldRow, NewHold, RetryStore};
 pub use session::Session;
 #[cfg(feature = "sqlite")]
-//X pub use sqlite::{Sqlite, SqliteStore};
+pub use sqlite::{Sqlite, SqliteStore};
 pub use tables::{Tables, TablesError};
 pub use tx::Tx;

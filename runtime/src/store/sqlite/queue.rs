@@ -1,0 +1,158 @@
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use diesel::sql_types::BigInt;
+
+use super::connection::on_thread;
+use super::merge::first_positions;
+use super::row::{self, COLUMNS, ColumnTypes, Columns};
+use super::{Connection, SqliteStore};
+use crate::message::MessageType;
+use crate::store::{QueueRow, QueueStore, RowId, StoreError};
+
+impl QueueStore for SqliteStore {
+    async fn subscribe(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        types: &[MessageType],
+    ) -> Result<(), StoreError> {
+        let known = self.sql("SELECT message_type FROM {posta}subscription WHERE consumer = ?");
+        let drop_one =
+            self.sql("DELETE FROM {posta}subscription WHERE message_type = ? AND consumer = ?");
+        let add = self.sql(
+            "INSERT INTO {posta}subscription (message_type, consumer) VALUES (?, ?)
+             ON CONFLICT DO NOTHING",
+        );
+        let consumer = consumer.to_owned();
+        let types: HashSet<String> = types
+            .iter()
+            .map(|message_type| message_type.as_str().to_owned())
+            .collect();
+        on_thread(connection, "subscribe", move |connection| {
+            // Only differences are written: a service that starts again as it was writes nothing.
+            let known: HashSet<String> = known
+                .bind(consumer.as_str())
+                .rows::<diesel::sql_types::Text, String>(connection)?
+                .into_iter()
+                .collect();
+            for gone in known.difference(&types) {
+                drop_one
+                    .bind(gone.as_str())
+                    .bind(consumer.as_str())
+                    .execute(connection)?;
+            }
+            for new in types.difference(&known) {
+                add.bind(new.as_str())
+                    .bind(consumer.as_str())
+                    .execute(connection)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn route(
+        &self,
+        connection: &mut Connection,
+        rows: &[RowId],
+    ) -> Result<Vec<RowId>, StoreError> {
+        let copy = self.sql(
+            "INSERT INTO {posta}queue (consumer, slot, message_id, message_type, version, ordering_key, headers,
+                 content_type, enqueued_at, payload)
+             SELECT s.consumer, o.slot, o.message_id, o.message_type, o.version, o.ordering_key, o.headers,
+                 o.content_type, o.enqueued_at, o.payload
+             FROM {posta}outbox AS o JOIN {posta}subscription AS s ON s.message_type = o.message_type
+             WHERE o.position = ? AND o.slot = ? ORDER BY s.consumer",
+        );
+        let rows = rows.to_vec();
+        on_thread(connection, "route rows", move |connection| {
+            let mut routed = Vec::with_capacity(rows.len());
+            for row in rows {
+                let copies = copy
+                    .bind(row.position)
+                    .bind(row.slot.number())
+                    .execute(connection)?;
+                if copies > 0 {
+                    routed.push(row);
+                }
+            }
+            Ok(routed)
+        })
+        .await
+    }
+
+    async fn queued(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        slots: RangeInclusive<u8>,
+        limit: usize,
+    ) -> Result<Vec<QueueRow>, StoreError> {
+        let positions = self.sql(
+            "SELECT position FROM {posta}queue
+             WHERE consumer = ? AND slot = ? AND position > ? ORDER BY position LIMIT ?",
+        );
+        let row = self.sql(&format!(
+            "SELECT {COLUMNS} FROM {{posta}}queue WHERE position = ?"
+        ));
+        let (consumer, slots) = (consumer.to_owned(), slots.collect::<Vec<u8>>());
+        on_thread(connection, "read queued messages", move |connection| {
+            let positions = first_positions(&slots, limit, |slot, after, count| {
+                positions
+                    .bind(consumer.as_str())
+                    .bind(slot)
+                    .bind(after)
+                    .bind(count)
+                    .rows::<BigInt, i64>(connection)
+            })?;
+            positions
+                .into_iter()
+                .map(|position| {
+                    let columns = row.bind(position).one::<ColumnTypes, Columns>(connection)?;
+                    Ok(QueueRow {
+                        position,
+                        message: row::envelope(columns),
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+
+    async fn unqueue(
+        &self,
+        connection: &mut Connection,
+        positions: &[i64],
+    ) -> Result<usize, StoreError> {
+        let remove = self.sql("DELETE FROM {posta}queue WHERE position = ?");
+        let positions = positions.to_vec();
+        on_thread(
+            connection,
+            "take messages out of the queue",
+            move |connection| {
+                positions.into_iter().try_fold(0, |gone, position| {
+                    Ok(gone + remove.bind(position).execute(connection)?)
+                })
+            },
+        )
+        .await
+    }
+
+    async fn queue_depth(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        slots: RangeInclusive<u8>,
+    ) -> Result<u64, StoreError> {
+        let depth = self
+            .sql("SELECT COUNT(*) FROM {posta}queue WHERE consumer = ? AND slot BETWEEN ? AND ?")
+            .bind(consumer)
+            .bind(*slots.start())
+            .bind(*slots.end());
+        on_thread(connection, "measure a queue", |connection| {
+            depth.one::<BigInt, i64>(connection).map(row::number)
+        })
+        .await
+    }
+}

@@ -1,0 +1,77 @@
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll};
+
+use diesel_async::sync_connection_wrapper::SpawnBlocking;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinHandle};
+
+/// Runs a SQLite connection's statements on the blocking threads of whichever Tokio runtime calls.
+///
+/// Stands in for diesel-async's own choice, which cannot be used from actors: a statement whose future is dropped there calls
+/// `block_in_place`, which panics on the single-threaded runtimes of actix's arbiters, and it runs every statement on
+/// the runtime that made the connection, which may be that of an arbiter that has stopped.
+///
+/// # Cancel safety
+/// A statement whose future is dropped has ended (or never begun) when the drop returns: the drop waits for it. So a
+/// connection is never closed or used again while a statement runs on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockingThread;
+
+impl SpawnBlocking for BlockingThread {
+    fn spawn_blocking<'a, R>(
+        &mut self,
+        task: impl FnOnce() -> R + Send + 'static,
+    ) -> BoxFuture<'a, Result<R, Box<dyn Error + Send + Sync + 'static>>>
+    where
+        R: Send + 'static,
+    {
+        let (running, ended) = mpsc::channel::<()>();
+        let task = move || {
+            // Dropped last, after the task and what it owns.
+            let _running = running;
+            task()
+        };
+        match Handle::try_current() {
+            Ok(runtime) => {
+                let task = OnThread {
+                    task: runtime.spawn_blocking(task),
+                    ended,
+                };
+                Box::pin(async move { task.await.map_err(Into::into) })
+            }
+            Err(outside) => Box::pin(async move { Err(outside.into()) }),
+        }
+    }
+
+    fn get_runtime() -> Self {
+        Self
+    }
+}
+
+/// A task on a blocking thread, waited for even when nobody wants its result any more.
+struct OnThread<R> {
+    task: JoinHandle<R>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl<R> Future for OnThread<R> {
+    type Output = Result<R, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.task).poll(cx)
+    }
+}
+
+impl<R> Drop for OnThread<R> {
+    fn drop(&mut self) {
+        if !self.task.is_finished() {
+            self.task.abort();
+            // Nothing is ever sent: this returns when the other end is gone.
+            let _ = self.ended.recv();
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Error texts, as both databases can store them.
+
+/// Longest text that is stored of an error, in bytes.
+const TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB between two characters.
+pub(crate) fn storable(text: &str) -> String {
+    let mut text = text.replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_text_has_no_nul_and_ends_between_characters() {
+        assert_eq!(storable("a\0b"), "a\u{fffd}b");
+        let cut = storable(&"é".repeat(TEXT_BYTES_MAX));
+        assert!(cut.len() <= TEXT_BYTES_MAX && cut.chars().all(|c| c == 'é'));
+        assert_eq!(
+            storable(&format!("x{}", "é".repeat(TEXT_BYTES_MAX))).len(),
+            TEXT_BYTES_MAX - 1
+        );
+    }
+}

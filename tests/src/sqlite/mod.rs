@@ -1,0 +1,3 @@
+//! What is SQLite's alone.
+
+mod smoke;
