@@ -1,6 +1,10 @@
 //! Posta's integration tests: one binary, `cargo test -p posta-tests --lib`.
 
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod rabbitmq;
 #[cfg(test)]
 mod sqlite;

@@ -19,13 +19,17 @@ impl Channel {
     /// Opens a channel.
     pub(super) async fn open(connection: Arc<Connection>) -> Result<Self, BrokerError> {
         let opening = connection.lapin().create_channel();
-        let lapin =
-            answer("open a channel", Purpose::Connect, &connection, opening).await?;
-        Ok(Self { lapin: Some(lapin), connection })
+        let lapin = answer("open a channel", Purpose::Connect, &connection, opening).await?;
+        Ok(Self {
+            lapin: Some(lapin),
+            connection,
+        })
     }
 
     pub(super) fn lapin(&self) -> &lapin::Channel {
-        self.lapin.as_ref().expect("a channel has its lapin channel until it is closed")
+        self.lapin
+            .as_ref()
+            .expect("a channel has its lapin channel until it is closed")
     }
 
     pub(super) fn connection(&self) -> &Arc<Connection> {
@@ -45,7 +49,9 @@ impl Channel {
     /// An error if the channel can no longer be used.
     pub(super) fn ensure_open(&self, operation: impl Into<String>) -> Result<(), BrokerError> {
         if let Health::Lost(reason) = self.connection.health() {
-            return Err(BrokerError::new(operation, BrokerErrorKind::Unavailable).with_source(reason));
+            return Err(
+                BrokerError::new(operation, BrokerErrorKind::Unavailable).with_source(reason)
+            );
         }
         if !self.lapin().status().connected() {
             return Err(BrokerError::new(operation, BrokerErrorKind::Closed)

@@ -99,13 +99,17 @@ pub(super) fn is_soft(error: &Error) -> bool {
 /// The broker's limit for one message's size in bytes, if the error says that a message was over it
 /// (`message size 9 is larger than configured max size 5`).
 pub(super) fn message_bytes_max(error: &Error) -> Option<usize> {
-    let ErrorKind::ProtocolError(said) = error.kind() else { return None };
+    let ErrorKind::ProtocolError(said) = error.kind() else {
+        return None;
+    };
     let message = said.get_message().as_str();
     let (_, limit) = message
         .contains("message size")
         .then(|| message.rsplit_once("max size "))
         .flatten()?;
-    let digits = limit.find(|c: char| !c.is_ascii_digit()).unwrap_or(limit.len());
+    let digits = limit
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(limit.len());
     limit[..digits].parse().ok()
 }
 
@@ -119,7 +123,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_the_topologys_fault_only_when_it_is_provided() {
-        let missing = soft(AMQPSoftError::NOTFOUND, "NOT_FOUND - no exchange 'x' in vhost '/'");
+        let missing = soft(
+            AMQPSoftError::NOTFOUND,
+            "NOT_FOUND - no exchange 'x' in vhost '/'",
+        );
         assert_eq!(kind(Purpose::Provide, &missing), BrokerErrorKind::Topology);
         assert_eq!(kind(Purpose::Use, &missing), BrokerErrorKind::Closed);
         assert_eq!(text(&missing), "NOT_FOUND - no exchange 'x' in vhost '/'");
@@ -132,7 +139,10 @@ mod tests {
             "PRECONDITION_FAILED - message size 2097152 is larger than configured max size 1048576",
         );
         assert_eq!(message_bytes_max(&refusal), Some(1_048_576));
-        let other = soft(AMQPSoftError::PRECONDITIONFAILED, "PRECONDITION_FAILED - unknown delivery tag 7");
+        let other = soft(
+            AMQPSoftError::PRECONDITIONFAILED,
+            "PRECONDITION_FAILED - unknown delivery tag 7",
+        );
         assert_eq!(message_bytes_max(&other), None);
     }
 }

@@ -11,10 +11,11 @@ const PREFIXES: [&str; 2] = ["cloudEvents_", "cloudEvents:"];
 /// Takes what the message's own properties leave open from the CloudEvents attributes, if it has these: id, type, time and, as the
 /// ordering key, the partition key. The attributes stay among the headers.
 pub(super) fn complete(raw: &mut RawMessage) {
-    let Some(prefix) = PREFIXES
-        .into_iter()
-        .find(|prefix| raw.headers.get(&format!("{prefix}specversion")).is_some_and(|it| it == "1.0"))
-    else {
+    let Some(prefix) = PREFIXES.into_iter().find(|prefix| {
+        raw.headers
+            .get(&format!("{prefix}specversion"))
+            .is_some_and(|it| it == "1.0")
+    }) else {
         return;
     };
     let attribute = |name: &str| raw.headers.get(&format!("{prefix}{name}")).cloned();
@@ -24,7 +25,11 @@ pub(super) fn complete(raw: &mut RawMessage) {
     let time = attribute("time").and_then(|time| OffsetDateTime::parse(&time, &Rfc3339).ok());
 
     raw.id = raw.id.take().filter(|id| !id.is_empty()).or(id);
-    raw.message_type = raw.message_type.take().filter(|it| !it.is_empty()).or(message_type);
+    raw.message_type = raw
+        .message_type
+        .take()
+        .filter(|it| !it.is_empty())
+        .or(message_type);
     raw.key = raw.key.take().or(key);
     raw.enqueued_at = raw.enqueued_at.or(time);
 }
@@ -47,22 +52,30 @@ mod tests {
                 ("partitionkey", "order-1"),
                 ("time", "2024-01-02T03:04:05.5Z"),
             ] {
-                raw.headers.insert(format!("{prefix}{name}"), value.to_owned());
+                raw.headers
+                    .insert(format!("{prefix}{name}"), value.to_owned());
             }
             complete(&mut raw);
             let envelope = raw.parse().unwrap();
             assert_eq!(envelope.id, id);
             assert_eq!(envelope.message_type.as_str(), "com.example.placed");
             assert_eq!(envelope.key.unwrap().as_str(), "order-1");
-            assert_eq!(envelope.enqueued_at.unwrap().unix_timestamp(), 1_704_164_645);
-            assert_eq!(envelope.headers.get(&format!("{prefix}source")), Some("/shop"));
+            assert_eq!(
+                envelope.enqueued_at.unwrap().unix_timestamp(),
+                1_704_164_645
+            );
+            assert_eq!(
+                envelope.headers.get(&format!("{prefix}source")),
+                Some("/shop")
+            );
         }
     }
 
     #[test]
     fn headers_that_only_look_alike_change_nothing() {
         let mut raw = RawMessage::default();
-        raw.headers.insert("cloudEvents_id".to_owned(), "7".to_owned());
+        raw.headers
+            .insert("cloudEvents_id".to_owned(), "7".to_owned());
         let before = raw.clone();
         complete(&mut raw);
         assert_eq!(raw, before);

@@ -69,7 +69,11 @@ impl Connection {
             }
             Ok((Ok(Err(error)), socket)) => {
                 socket.shut_down();
-                Err(classify::broker_error(operation(), Purpose::Connect, &error))
+                Err(classify::broker_error(
+                    operation(),
+                    Purpose::Connect,
+                    &error,
+                ))
             }
             Ok((Err(_elapsed), socket)) => {
                 socket.shut_down();
@@ -104,7 +108,9 @@ impl Connection {
     }
 
     pub(super) fn lapin(&self) -> &lapin::Connection {
-        self.lapin.as_ref().expect("a connection has its lapin connection until it is dropped")
+        self.lapin
+            .as_ref()
+            .expect("a connection has its lapin connection until it is dropped")
     }
 
     pub(super) fn reactor(&self) -> &Reactor {
@@ -118,7 +124,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let Some(lapin) = self.lapin.take() else { return };
+        let Some(lapin) = self.lapin.take() else {
+            return;
+        };
         let (socket, timeout) = (self.socket.clone(), self.answer_timeout);
         self.reactor.spawn(async move {
             if lapin.status().connected() {
@@ -201,7 +209,11 @@ async fn connect(
 fn uri(options: &RabbitMqOptions) -> AMQPUri {
     let (host, port) = options.nodes.first().cloned().unwrap_or_default();
     AMQPUri {
-        scheme: if options.tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
+        scheme: if options.tls {
+            AMQPScheme::AMQPS
+        } else {
+            AMQPScheme::AMQP
+        },
         authority: AMQPAuthority {
             userinfo: AMQPUserInfo {
                 username: options.username.clone(),

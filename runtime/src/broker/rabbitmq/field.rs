@@ -55,13 +55,18 @@ pub(super) fn integer(value: &AMQPValue) -> Option<i64> {
 pub(super) fn name(name: &str) -> String {
     match name {
         "" => "_".to_owned(),
-        name => name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect(),
+        name => name
+            .chars()
+            .map(|c| if c.is_ascii_graphic() { c } else { '_' })
+            .collect(),
     }
 }
 
 /// A timestamp property, in seconds; `None` if it lies beyond the calendar.
 pub(super) fn time(seconds: u64) -> Option<OffsetDateTime> {
-    i64::try_from(seconds).ok().and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok())
+    i64::try_from(seconds)
+        .ok()
+        .and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok())
 }
 
 /// Text without NUL.
@@ -73,7 +78,11 @@ fn decimal(value: &DecimalValue) -> String {
     let scale = usize::from(value.scale);
     let digits = format!("{:0>width$}", value.value, width = scale + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale);
-    if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
+    if fraction.is_empty() {
+        whole.to_owned()
+    } else {
+        format!("{whole}.{fraction}")
+    }
 }
 
 #[cfg(test)]
@@ -87,14 +96,29 @@ mod tests {
         let mut table = FieldTable::default();
         table.insert("a".into(), AMQPValue::LongInt(1));
         let cases = [
-            (AMQPValue::LongString(LongString::from(&b"a\xff\0b"[..])), "a\u{fffd}\u{fffd}b"),
+            (
+                AMQPValue::LongString(LongString::from(&b"a\xff\0b"[..])),
+                "a\u{fffd}\u{fffd}b",
+            ),
             (AMQPValue::Boolean(true), "true"),
             (AMQPValue::LongLongInt(-7), "-7"),
             (AMQPValue::Double(0.5), "0.5"),
-            (AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 5 }), "0.05"),
-            (AMQPValue::DecimalValue(DecimalValue { scale: 0, value: 12 }), "12"),
+            (
+                AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 5 }),
+                "0.05",
+            ),
+            (
+                AMQPValue::DecimalValue(DecimalValue {
+                    scale: 0,
+                    value: 12,
+                }),
+                "12",
+            ),
             (AMQPValue::Void, ""),
-            (AMQPValue::FieldArray(FieldArray::from(vec![true.into(), false.into()])), "[true, false]"),
+            (
+                AMQPValue::FieldArray(FieldArray::from(vec![true.into(), false.into()])),
+                "[true, false]",
+            ),
             (AMQPValue::FieldTable(table), "{a: 1}"),
         ];
         for (value, expected) in cases {

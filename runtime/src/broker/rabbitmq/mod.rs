@@ -5,6 +5,7 @@ mod classify;
 mod cloud_events;
 mod connection;
 mod field;
+mod mistakes;
 mod options;
 mod properties;
 mod publisher;
@@ -16,7 +17,6 @@ mod subscription;
 mod tls;
 mod topology;
 mod url;
-mod violations;
 
 pub use options::{Provision, RabbitMqOptions};
 pub use publisher::RabbitMqPublisher;

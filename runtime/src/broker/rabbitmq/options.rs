@@ -2,8 +2,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{url, violations};
-use crate::broker::BrokerError;
+use super::{mistakes, url};
+use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// What the driver does about exchanges, queues and bindings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Provision {
 
 /// How RabbitMQ is reached and used.
 ///
-/// Setters never fail; [`super::RabbitMq::new`] reports everything that is wrong at once. `Debug` never shows the password.
+/// Setters never fail; [`RabbitMqOptions::check`] reports everything that is wrong at once. `Debug` never shows the password.
 ///
 /// ```
 /// use posta::broker::rabbitmq::RabbitMqOptions;
@@ -226,7 +226,11 @@ impl RabbitMqOptions {
                 false => format!("{host}:{port}"),
             })
             .collect();
-        format!("{scheme}://{}/{}", nodes.join(","), self.vhost.trim_start_matches('/'))
+        format!(
+            "{scheme}://{}/{}",
+            nodes.join(","),
+            self.vhost.trim_start_matches('/')
+        )
     }
 
     /// All nodes, beginning with a random one.
@@ -235,9 +239,26 @@ impl RabbitMqOptions {
         self.nodes[first..].iter().chain(&self.nodes[..first])
     }
 
-    /// Everything that is wrong with the options, at once.
-    pub(super) fn check(&self) -> Result<(), BrokerError> {
-        violations::check(self)
+    /// Everything that is wrong with the options, each as one sentence with value, limit and reason.
+    #[must_use]
+    pub fn mistakes(&self) -> Vec<String> {
+        mistakes::find(self)
+    }
+
+    /// Whether the options can be used.
+    ///
+    /// # Errors
+    /// `Configuration`, with all [`Self::mistakes`] as its source.
+    pub fn check(&self) -> Result<(), BrokerError> {
+        let mistakes = self.mistakes();
+        if mistakes.is_empty() {
+            return Ok(());
+        }
+        Err(BrokerError::new(
+            "use the options for RabbitMQ",
+            BrokerErrorKind::Configuration,
+        )
+        .with_source(mistakes.join("; ")))
     }
 }
 

@@ -55,7 +55,9 @@ pub(super) fn encode(envelope: &Envelope, app_id: Option<&str>) -> Result<Encode
         .with_delivery_mode(PERSISTENT);
     for (name, value) in envelope.headers.iter() {
         if RESERVED.contains(&name) {
-            return Err(format!("the header {name:?} has a meaning of its own in RabbitMQ"));
+            return Err(format!(
+                "the header {name:?} has a meaning of its own in RabbitMQ"
+            ));
         }
         if name == CORRELATION_ID && value.len() <= SHORT_STRING_BYTES_MAX {
             properties = properties.with_correlation_id(short_string(value)?);
@@ -71,13 +73,17 @@ pub(super) fn encode(envelope: &Envelope, app_id: Option<&str>) -> Result<Encode
         properties = properties.with_app_id(short_string(app_id)?);
     }
     let properties = properties.with_headers(headers);
-    Ok(Encoded { bytes: wire_bytes(&properties), properties })
+    Ok(Encoded {
+        bytes: wire_bytes(&properties),
+        properties,
+    })
 }
 
 /// A delivery's parts as they came, with nothing believed yet. Whatever a foreign publisher left out is absent; what has another
 /// type is turned into text; text that is not UTF-8 or holds a NUL is mended where it breaks. The payload is not touched.
 pub(super) fn decode(properties: &BasicProperties, payload: Vec<u8>) -> RawMessage {
-    let text = |property: &Option<ShortString>| property.as_ref().map(|it| field::clean(it.as_str()));
+    let text =
+        |property: &Option<ShortString>| property.as_ref().map(|it| field::clean(it.as_str()));
     let mut raw = RawMessage {
         id: text(properties.message_id()),
         message_type: text(properties.kind()),
@@ -104,7 +110,8 @@ pub(super) fn decode(properties: &BasicProperties, payload: Vec<u8>) -> RawMessa
         }
     }
     if let Some(correlation_id) = text(properties.correlation_id()) {
-        raw.headers.insert(CORRELATION_ID.to_owned(), correlation_id);
+        raw.headers
+            .insert(CORRELATION_ID.to_owned(), correlation_id);
     }
     cloud_events::complete(&mut raw);
     raw
@@ -135,7 +142,10 @@ fn wire_bytes(properties: &BasicProperties) -> usize {
         _ => 4,
     };
     let table = properties.headers().as_ref().map_or(0, |headers| {
-        4 + headers.into_iter().map(|(name, it)| 1 + name.as_str().len() + 1 + value(it)).sum::<usize>()
+        4 + headers
+            .into_iter()
+            .map(|(name, it)| 1 + name.as_str().len() + 1 + value(it))
+            .sum::<usize>()
     });
     let flags = 2;
     flags

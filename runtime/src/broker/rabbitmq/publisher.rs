@@ -15,7 +15,7 @@ use super::channel::Channel;
 use super::classify::{self, Purpose};
 use super::connection::Health;
 use super::returns::Returns;
-use super::{Shared, properties};
+use super::{Shared, properties, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, PublishOutcome, Publisher};
 use crate::message::Envelope;
 use crate::store::{Database, OutboxRow};
@@ -44,15 +44,24 @@ type InFlight<'a> = FuturesUnordered<BoxFuture<'a, lapin::Result<(usize, Confirm
 
 impl RabbitMqPublisher {
     pub(super) async fn open(shared: Arc<Shared>) -> Result<Self, BrokerError> {
-        let connection = shared.publishing.get(&shared.options, &shared.reactor).await?;
+        let connection = shared.publishing().await?;
         if let Health::Blocked(reason) = connection.health() {
             return Err(blocked(reason));
         }
         let frame_bytes_max = connection.lapin().configuration().frame_max() as usize;
         let channel = Channel::open(connection).await?;
-        let confirms = channel.lapin().confirm_select(ConfirmSelectOptions::default());
-        channel.ask("ask for confirms", Purpose::Use, confirms).await?;
-        Ok(Self { shared, channel, frame_bytes_max })
+        topology::provide_exchange(&channel, &shared.options).await?;
+        let confirms = channel
+            .lapin()
+            .confirm_select(ConfirmSelectOptions::default());
+        channel
+            .ask("ask for confirms", Purpose::Use, confirms)
+            .await?;
+        Ok(Self {
+            shared,
+            channel,
+            frame_bytes_max,
+        })
     }
 
     /// Publishes a wave; see [`Publisher::publish`], whose contract it keeps.
@@ -89,7 +98,9 @@ impl RabbitMqPublisher {
             .into_iter()
             .map(|offer| Box::pin(send(&self.channel, &self.shared.options.exchange, offer)) as _)
             .collect();
-        let confirmed = self.confirms(in_flight, wave.len(), &mut health, deadline).await?;
+        let confirmed = self
+            .confirms(in_flight, wave.len(), &mut health, deadline)
+            .await?;
         self.judge(wave, &offered, confirmed, &mut outcomes)?;
         Ok(outcomes)
     }
@@ -162,17 +173,24 @@ impl RabbitMqPublisher {
 
     /// The error that tells most among all that the end of a channel leaves behind, and what is to be learned from it.
     async fn post_mortem(&self, first: lapin::Error, in_flight: InFlight<'_>) -> BrokerError {
-        let others = in_flight.filter_map(async |confirm| confirm.err()).collect::<Vec<_>>();
+        let others = in_flight
+            .filter_map(async |confirm| confirm.err())
+            .collect::<Vec<_>>();
         let others = timeout(POST_MORTEM, others).await.unwrap_or_default();
-        let tells_most = others
-            .into_iter()
-            .fold(first, |best, next| match classify::weight(&next) > classify::weight(&best) {
+        let tells_most = others.into_iter().fold(first, |best, next| {
+            match classify::weight(&next) > classify::weight(&best) {
                 true => next,
                 false => best,
-            });
+            }
+        });
         if let Some(limit) = classify::message_bytes_max(&tells_most) {
-            self.shared.broker_message_bytes_max.fetch_min(limit, Ordering::Relaxed);
-            tracing::warn!(limit, "RabbitMQ takes no larger messages than this many bytes");
+            self.shared
+                .broker_message_bytes_max
+                .fetch_min(limit, Ordering::Relaxed);
+            tracing::warn!(
+                limit,
+                "RabbitMQ takes no larger messages than this many bytes"
+            );
         }
         match self.channel.connection().health() {
             Health::Lost(reason) if classify::weight(&tells_most) < 2 => {
@@ -191,7 +209,9 @@ impl RabbitMqPublisher {
         outcomes: &mut [PublishOutcome],
     ) -> Result<(), BrokerError> {
         for &index in offered {
-            let Ok(envelope) = &wave[index].message else { continue };
+            let Ok(envelope) = &wave[index].message else {
+                continue;
+            };
             outcomes[index] = match (returns.take(&envelope.id.to_string()), positive[index]) {
                 (Some(reason), _) => PublishOutcome::Returned(reason),
                 (None, Some(true)) => PublishOutcome::Confirmed,
@@ -206,8 +226,11 @@ impl RabbitMqPublisher {
             return Ok(());
         }
         // Nobody published these over this channel; what else is wrong with it cannot be known.
-        Err(BrokerError::new("publish", BrokerErrorKind::Closed)
-            .with_source(format!("messages came back that were not sent: {strangers:?}")))
+        Err(
+            BrokerError::new("publish", BrokerErrorKind::Closed).with_source(format!(
+                "messages came back that were not sent: {strangers:?}"
+            )),
+        )
     }
 }
 
@@ -216,10 +239,19 @@ async fn send<'a>(
     exchange: &'a str,
     offer: Offer<'a>,
 ) -> lapin::Result<(usize, Confirmation)> {
-    let options = BasicPublishOptions { mandatory: true, immediate: false };
+    let options = BasicPublishOptions {
+        mandatory: true,
+        immediate: false,
+    };
     let confirm = channel
         .lapin()
-        .basic_publish(exchange.into(), offer.routing_key, options, offer.payload, offer.properties)
+        .basic_publish(
+            exchange.into(),
+            offer.routing_key,
+            options,
+            offer.payload,
+            offer.properties,
+        )
         .await?;
     Ok((offer.index, confirm.await?))
 }
@@ -229,7 +261,8 @@ fn refuse_unless_open(health: &mut watch::Receiver<Health>) -> Result<(), Broker
         Health::Open => Ok(()),
         Health::Blocked(reason) => Err(blocked(reason.as_str())),
         Health::Lost(reason) => {
-            Err(BrokerError::new("publish", BrokerErrorKind::Unavailable).with_source(reason.as_str()))
+            Err(BrokerError::new("publish", BrokerErrorKind::Unavailable)
+                .with_source(reason.as_str()))
         }
     }
 }

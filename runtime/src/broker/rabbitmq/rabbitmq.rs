@@ -1,9 +1,9 @@
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 
-use super::connection::Health;
+use super::connection::{Connection, Health};
 use super::reactor::Reactor;
 use super::slot::ConnectionSlot;
 use super::{RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
@@ -24,33 +24,27 @@ pub struct RabbitMq {
 /// What publishers and subscriptions of one driver have in common.
 pub(super) struct Shared {
     pub(super) options: RabbitMqOptions,
-    pub(super) reactor: Reactor,
-    pub(super) publishing: ConnectionSlot,
-    pub(super) consuming: ConnectionSlot,
+    reactor: Mutex<Option<Reactor>>,
+    publishing: ConnectionSlot,
+    consuming: ConnectionSlot,
     /// What the broker takes at most for one message, in bytes, as far as it has said so.
     pub(super) broker_message_bytes_max: AtomicUsize,
 }
 
 impl RabbitMq {
-    /// A driver with these options. Starts its thread, and connects only when something is asked of it.
-    ///
-    /// # Errors
-    /// `Configuration`, with everything that is wrong with the options at once.
-    pub fn new(options: RabbitMqOptions) -> Result<Self, BrokerError> {
-        options.check()?;
-        let reactor = Reactor::start().map_err(|error| {
-            BrokerError::new("start the thread of the connections", BrokerErrorKind::Unavailable)
-                .with_source(error)
-        })?;
-        Ok(Self {
+    /// A driver with these options. Nothing happens before something is asked of it: each operation first checks the options, as
+    /// [`RabbitMqOptions::check`] does.
+    #[must_use]
+    pub fn new(options: RabbitMqOptions) -> Self {
+        Self {
             shared: Arc::new(Shared {
                 options,
-                reactor,
+                reactor: Mutex::new(None),
                 publishing: ConnectionSlot::new("publishing"),
                 consuming: ConnectionSlot::new("consuming"),
                 broker_message_bytes_max: AtomicUsize::new(usize::MAX),
             }),
-        })
+        }
     }
 
     /// The options.
@@ -105,9 +99,39 @@ impl RabbitMq {
     }
 }
 
+impl Shared {
+    /// The connection for publishing, made now if there is none.
+    pub(super) async fn publishing(&self) -> Result<Arc<Connection>, BrokerError> {
+        self.publishing.get(&self.options, &self.reactor()?).await
+    }
+
+    /// The connection for consuming and declaring, made now if there is none.
+    pub(super) async fn consuming(&self) -> Result<Arc<Connection>, BrokerError> {
+        self.consuming.get(&self.options, &self.reactor()?).await
+    }
+
+    fn reactor(&self) -> Result<Reactor, BrokerError> {
+        self.options.check()?;
+        let mut reactor = self.reactor.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reactor) = &*reactor {
+            return Ok(reactor.clone());
+        }
+        let started = Reactor::start().map_err(|error| {
+            BrokerError::new(
+                "start the thread of the connections",
+                BrokerErrorKind::Unavailable,
+            )
+            .with_source(error)
+        })?;
+        Ok(reactor.insert(started).clone())
+    }
+}
+
 impl std::fmt::Debug for RabbitMq {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RabbitMq").field(&self.shared.options).finish()
+        f.debug_tuple("RabbitMq")
+            .field(&self.shared.options)
+            .finish()
     }
 }
 

@@ -24,14 +24,16 @@ impl Reactor {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (alive, mut all_gone) = mpsc::channel(1);
-        thread::Builder::new().name("posta-rabbitmq".to_owned()).spawn(move || {
-            runtime.block_on(async move {
-                // Nothing is ever sent: the channel ends when its last sender is dropped.
-                let _: Option<Infallible> = all_gone.recv().await;
-            });
-            // Lapin's threads may still wait for a task of theirs; the runtime must not wait for them in turn.
-            runtime.shutdown_background();
-        })?;
+        thread::Builder::new()
+            .name("posta-rabbitmq".to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    // Nothing is ever sent: the channel ends when its last sender is dropped.
+                    let _: Option<Infallible> = all_gone.recv().await;
+                });
+                // Lapin's threads may still wait for a task of theirs; the runtime must not wait for them in turn.
+                runtime.shutdown_background();
+            })?;
         Ok(Self { handle, alive })
     }
 

@@ -32,7 +32,10 @@ struct Failure {
 
 impl ConnectionSlot {
     pub(super) fn new(use_: &'static str) -> Self {
-        Self { use_, state: Mutex::new(State::default()) }
+        Self {
+            use_,
+            state: Mutex::new(State::default()),
+        }
     }
 
     /// The connection, made now if there is none or the last one is lost.
@@ -66,7 +69,12 @@ impl ConnectionSlot {
 
     /// The connection if there is an open one.
     pub(super) async fn current(&self) -> Option<Arc<Connection>> {
-        self.state.lock().await.connection.clone().filter(|it| it.is_open())
+        self.state
+            .lock()
+            .await
+            .connection
+            .clone()
+            .filter(|it| it.is_open())
     }
 }
 

@@ -35,7 +35,7 @@ impl RabbitMqSubscription {
         let name = ShortString::try_new(queue.as_str()).map_err(|error| {
             BrokerError::new(operation(), BrokerErrorKind::Configuration).with_source(error)
         })?;
-        let connection = shared.consuming.get(&shared.options, &shared.reactor).await?;
+        let connection = shared.consuming().await?;
         let channel = Channel::open(connection).await?;
         let qos = BasicQosOptions { global: false };
         let qos = channel.lapin().basic_qos(shared.options.prefetch, qos);
@@ -47,9 +47,15 @@ impl RabbitMqSubscription {
             BasicConsumeOptions::default(),
             FieldTable::default(),
         );
-        let consumer = channel.ask(operation(), Purpose::Provide, consuming).await?;
+        let consumer = channel
+            .ask(operation(), Purpose::Provide, consuming)
+            .await?;
         tracing::debug!(%queue, prefetch = shared.options.prefetch, "subscribed");
-        Ok(Self { queue, open: Some((channel, consumer)), outstanding: BTreeSet::new() })
+        Ok(Self {
+            queue,
+            open: Some((channel, consumer)),
+            outstanding: BTreeSet::new(),
+        })
     }
 
     /// Waits for deliveries; see [`Subscription::receive`], whose contract it keeps.
@@ -69,8 +75,9 @@ impl RabbitMqSubscription {
             Some(Err(error)) => classify::broker_error(operation(), Purpose::Use, &error),
             _ => match channel.ensure_open(operation()) {
                 Err(error) => error,
-                Ok(()) => BrokerError::new(operation(), BrokerErrorKind::Closed)
-                    .with_source("the broker cancelled the consumer: its queue was deleted or moved"),
+                Ok(()) => BrokerError::new(operation(), BrokerErrorKind::Closed).with_source(
+                    "the broker cancelled the consumer: its queue was deleted or moved",
+                ),
             },
         };
         let mut item = consumer.next().await;
@@ -78,7 +85,12 @@ impl RabbitMqSubscription {
         loop {
             match item {
                 Some(Ok(delivery)) => deliveries.push(delivery),
-                item => return Err(failed(channel, item.map(|it: lapin::Result<_>| it.map(|_| ())))),
+                item => {
+                    return Err(failed(
+                        channel,
+                        item.map(|it: lapin::Result<_>| it.map(|_| ())),
+                    ));
+                }
             }
             if deliveries.len() >= limit {
                 break;
@@ -97,7 +109,8 @@ impl RabbitMqSubscription {
             }
             return Err(failed(channel, None));
         }
-        self.outstanding.extend(deliveries.iter().map(|delivery| delivery.delivery_tag));
+        self.outstanding
+            .extend(deliveries.iter().map(|delivery| delivery.delivery_tag));
         Ok(deliveries.into_iter().map(delivered).collect())
     }
 
@@ -113,13 +126,21 @@ impl RabbitMqSubscription {
     pub async fn acknowledge_all(&mut self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
         let queue = &self.queue;
         let operation = || format!("acknowledge to the queue {queue:?}");
-        let Some((channel, _)) = &self.open else { return Err(closed(operation())) };
+        let Some((channel, _)) = &self.open else {
+            return Err(closed(operation()));
+        };
         channel.ensure_open(operation())?;
         let acknowledgements = plan(&mut self.outstanding, tags);
-        let sending = join_all(acknowledgements.into_iter().map(|(tag, multiple)| {
-            channel.lapin().basic_ack(tag, BasicAckOptions { multiple })
-        }));
-        let sent = async { sending.await.into_iter().collect::<lapin::Result<Vec<()>>>() };
+        let sending =
+            join_all(acknowledgements.into_iter().map(|(tag, multiple)| {
+                channel.lapin().basic_ack(tag, BasicAckOptions { multiple })
+            }));
+        let sent = async {
+            sending
+                .await
+                .into_iter()
+                .collect::<lapin::Result<Vec<()>>>()
+        };
         channel.ask(operation(), Purpose::Use, sent).await?;
         channel.ensure_open(operation())
     }
@@ -138,8 +159,11 @@ impl RabbitMqSubscription {
 /// The fewest acknowledgements for these tags: all that stand before any other outstanding one go together, the others alone. Tags that are
 /// not outstanding are left out: the broker closes the channel over one that it does not know.
 fn plan(outstanding: &mut BTreeSet<u64>, tags: &[DeliveryTag]) -> Vec<(u64, bool)> {
-    let mut wanted: BTreeSet<u64> =
-        tags.iter().map(|tag| tag.0).filter(|tag| outstanding.contains(tag)).collect();
+    let mut wanted: BTreeSet<u64> = tags
+        .iter()
+        .map(|tag| tag.0)
+        .filter(|tag| outstanding.contains(tag))
+        .collect();
     let mut together = None;
     while let Some(&first) = outstanding.first()
         && wanted.remove(&first)
@@ -150,12 +174,15 @@ fn plan(outstanding: &mut BTreeSet<u64>, tags: &[DeliveryTag]) -> Vec<(u64, bool
     for tag in &wanted {
         outstanding.remove(tag);
     }
-    together.map(|tag| (tag, true)).into_iter().chain(wanted.into_iter().map(|tag| (tag, false))).collect()
+    together
+        .map(|tag| (tag, true))
+        .into_iter()
+        .chain(wanted.into_iter().map(|tag| (tag, false)))
+        .collect()
 }
 
 fn delivered(delivery: lapin::message::Delivery) -> Delivery {
-    let redelivered =
-        delivery.redelivered || properties::delivery_count(&delivery.properties) > 0;
+    let redelivered = delivery.redelivered || properties::delivery_count(&delivery.properties) > 0;
     Delivery {
         tag: DeliveryTag(delivery.delivery_tag),
         redelivered,
@@ -215,9 +242,18 @@ mod tests {
 
     #[test]
     fn a_multiple_acknowledgement_takes_nothing_along_that_is_not_meant() {
-        assert_eq!(planned(&[1, 2, 3, 4], &[1, 2, 3]), (vec![(3, true)], vec![4]));
-        assert_eq!(planned(&[1, 2, 3, 4], &[4, 2]), (vec![(2, false), (4, false)], vec![1, 3]));
-        assert_eq!(planned(&[1, 2, 3, 4], &[2, 4, 1]), (vec![(2, true), (4, false)], vec![3]));
+        assert_eq!(
+            planned(&[1, 2, 3, 4], &[1, 2, 3]),
+            (vec![(3, true)], vec![4])
+        );
+        assert_eq!(
+            planned(&[1, 2, 3, 4], &[4, 2]),
+            (vec![(2, false), (4, false)], vec![1, 3])
+        );
+        assert_eq!(
+            planned(&[1, 2, 3, 4], &[2, 4, 1]),
+            (vec![(2, true), (4, false)], vec![3])
+        );
         assert_eq!(planned(&[3, 7], &[7, 3]), (vec![(7, true)], vec![]));
     }
 

@@ -22,7 +22,9 @@ pub(super) fn connector(ca_file: Option<&Path>) -> io::Result<RustlsConnector> {
         add_file(&mut roots, path)?;
     }
     if roots.is_empty() {
-        return Err(unusable("no authority is trusted: the system has none, and no CA file is given"));
+        return Err(unusable(
+            "no authority is trusted: the system has none, and no CA file is given",
+        ));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -42,7 +44,9 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> io::Result<()> {
         return Err(within("it holds no certificate".to_owned()));
     }
     for certificate in certificates {
-        roots.add(certificate).map_err(|error| within(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| within(error.to_string()))?;
     }
     Ok(())
 }

@@ -50,10 +50,16 @@ pub(super) async fn provide(shared: &Arc<Shared>, topology: &Topology) -> Result
     if options.provision == Provision::LeaveAlone {
         return Ok(());
     }
-    let connection = shared.consuming.get(options, &shared.reactor).await?;
+    let connection = shared.consuming().await?;
     let channel = Channel::open(connection.clone()).await?;
     exchange(&channel, options, &options.exchange, ExchangeKind::Topic).await?;
-    exchange(&channel, options, &dead_exchange_name(options), ExchangeKind::Direct).await?;
+    exchange(
+        &channel,
+        options,
+        &dead_exchange_name(options),
+        ExchangeKind::Direct,
+    )
+    .await?;
 
     // The broker closes the channel over a queue that differs and ignores what was sent after it; the other queues get another channel.
     let (mut channel, mut next, mut refusals) = (channel, 0, Vec::new());
@@ -88,11 +94,21 @@ fn conclude(
         return Ok(());
     };
     if let [(queue, error)] = refusals.as_slice() {
-        return Err(classify::broker_error(format!("provide the queue {queue:?}"), Purpose::Provide, error));
+        return Err(classify::broker_error(
+            format!("provide the queue {queue:?}"),
+            Purpose::Provide,
+            error,
+        ));
     }
-    let operation = format!("provide the queue {first:?} and {} others", refusals.len() - 1);
+    let operation = format!(
+        "provide the queue {first:?} and {} others",
+        refusals.len() - 1
+    );
     let kind = classify::broker_error("", Purpose::Provide, error).kind();
-    let texts: Vec<String> = refusals.iter().map(|(_, error)| classify::text(error)).collect();
+    let texts: Vec<String> = refusals
+        .iter()
+        .map(|(_, error)| classify::text(error))
+        .collect();
     Err(BrokerError::new(operation, kind).with_source(texts.join("; ")))
 }
 
@@ -107,10 +123,22 @@ async fn exchange(
         Provision::Verify => true,
         Provision::Declare => false,
     };
-    let declare = ExchangeDeclareOptions { passive, durable: true, ..Default::default() };
+    let declare = ExchangeDeclareOptions {
+        passive,
+        durable: true,
+        ..Default::default()
+    };
     let declaring =
-        channel.lapin().exchange_declare(name.into(), kind, declare, FieldTable::default());
-    channel.ask(format!("provide the exchange {name:?}"), Purpose::Provide, declaring).await
+        channel
+            .lapin()
+            .exchange_declare(name.into(), kind, declare, FieldTable::default());
+    channel
+        .ask(
+            format!("provide the exchange {name:?}"),
+            Purpose::Provide,
+            declaring,
+        )
+        .await
 }
 
 /// Provides queues over one channel, all in flight at once. Returns how many are through, and why the next one is not if the broker
@@ -129,8 +157,14 @@ async fn queues(
             ..QueueDeclareOptions::default()
         };
         let declaring =
-            channel.lapin().queue_declare(plan.name.clone(), declare, plan.arguments.clone());
-        steps.push_back(declaring.map(move |declared| (index, declared.map(|_| ()))).boxed());
+            channel
+                .lapin()
+                .queue_declare(plan.name.clone(), declare, plan.arguments.clone());
+        steps.push_back(
+            declaring
+                .map(move |declared| (index, declared.map(|_| ())))
+                .boxed(),
+        );
         if provision == Provision::Verify {
             continue;
         }
@@ -147,7 +181,9 @@ async fn queues(
     }
     loop {
         // Each answer has the whole time again: it is the broker's silence that is bounded, not the number of queues.
-        let step = channel.ask("provide the queues", Purpose::Provide, steps.next().map(Ok)).await?;
+        let step = channel
+            .ask("provide the queues", Purpose::Provide, steps.next().map(Ok))
+            .await?;
         match step {
             None => return Ok((plans.len(), None)),
             Some((_, Ok(()))) => {}
@@ -201,8 +237,14 @@ fn quorum() -> FieldTable {
 fn partition_arguments(options: &RabbitMqOptions, consumer: &str) -> FieldTable {
     let mut arguments = quorum();
     arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
-    arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(options.delivery_limit.into()));
-    arguments.insert("x-dead-letter-exchange".into(), text(&dead_exchange_name(options)));
+    arguments.insert(
+        "x-delivery-limit".into(),
+        AMQPValue::LongLongInt(options.delivery_limit.into()),
+    );
+    arguments.insert(
+        "x-dead-letter-exchange".into(),
+        text(&dead_exchange_name(options)),
+    );
     arguments.insert("x-dead-letter-routing-key".into(), text(consumer));
     // The queue keeps a message that it gives up on until the dead queue has confirmed it; the strategy asks for this overflow
     // behaviour, which does nothing in a queue without a length limit.
@@ -223,9 +265,15 @@ mod tests {
     #[test]
     fn every_type_and_slot_is_bound_to_exactly_one_queue() {
         let options = RabbitMqOptions::from_url("amqp://localhost").unwrap();
-        let types = ["a.b", "c"].map(|name| MessageType::new(name).unwrap()).to_vec();
+        let types = ["a.b", "c"]
+            .map(|name| MessageType::new(name).unwrap())
+            .to_vec();
         for partitions in [1, 3, 64] {
-            let topology = Topology { consumer: "n".to_owned(), partitions, types: types.clone() };
+            let topology = Topology {
+                consumer: "n".to_owned(),
+                partitions,
+                types: types.clone(),
+            };
             let plans = plan(&options, &topology).unwrap();
             assert_eq!(plans.len(), usize::from(partitions) + 1);
             let mut keys: Vec<String> = plans[1..]
@@ -243,7 +291,11 @@ mod tests {
     fn a_consumer_whose_queues_have_no_name_in_amqp_is_refused() {
         let options = RabbitMqOptions::from_url("amqp://localhost").unwrap();
         let consumer = "c".repeat(252);
-        let topology = Topology { consumer, partitions: 1, types: Vec::new() };
+        let topology = Topology {
+            consumer,
+            partitions: 1,
+            types: Vec::new(),
+        };
         assert!(plan(&options, &topology).unwrap_err().contains("255"));
     }
 }

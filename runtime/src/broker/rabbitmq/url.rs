@@ -38,7 +38,11 @@ fn options(text: &str) -> Result<RabbitMqOptions, String> {
         options.password = decoded("password", password)?;
     }
     // A path of "/" is the virtual host with the empty name to the letter of the specification; nobody means that one.
-    if let Some(vhost) = url.path().strip_prefix('/').filter(|vhost| !vhost.is_empty()) {
+    if let Some(vhost) = url
+        .path()
+        .strip_prefix('/')
+        .filter(|vhost| !vhost.is_empty())
+    {
         options.vhost = decoded("virtual host", vhost)?;
     }
     for (name, value) in url.query_pairs() {
@@ -64,7 +68,9 @@ fn options(text: &str) -> Result<RabbitMqOptions, String> {
 }
 
 fn number(name: &str, value: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| format!("its parameter {name} is {value:?}, not a number"))
+    value
+        .parse()
+        .map_err(|_| format!("its parameter {name} is {value:?}, not a number"))
 }
 
 fn decoded(part: &str, text: &str) -> Result<String, String> {
@@ -100,7 +106,10 @@ mod tests {
         .unwrap();
         assert!(options.tls);
         assert_eq!(options.nodes, [("rabbit.example".to_owned(), 1234)]);
-        assert_eq!((options.username.as_str(), options.password.as_str()), ("us@er", "p:ss"));
+        assert_eq!(
+            (options.username.as_str(), options.password.as_str()),
+            ("us@er", "p:ss")
+        );
         assert_eq!(options.vhost, "a/b");
         assert_eq!(options.heartbeat, Duration::from_secs(3));
         assert_eq!(options.connect_timeout, Duration::from_millis(1500));
@@ -109,14 +118,24 @@ mod tests {
 
     #[test]
     fn what_a_url_does_not_say_has_the_usual_defaults() {
-        for text in ["amqp://localhost", "amqp://localhost/", "amqp://localhost/%2f"] {
+        for text in [
+            "amqp://localhost",
+            "amqp://localhost/",
+            "amqp://localhost/%2f",
+        ] {
             let options = options(text).unwrap();
             assert_eq!(options.nodes, [("localhost".to_owned(), 5672)], "{text}");
             assert_eq!(options.vhost, "/", "{text}");
             assert_eq!(options.username, "guest");
         }
-        assert_eq!(options("amqps://[::1]").unwrap().nodes, [("::1".to_owned(), 5671)]);
-        assert_eq!(options("amqp://10.0.0.1:7").unwrap().nodes, [("10.0.0.1".to_owned(), 7)]);
+        assert_eq!(
+            options("amqps://[::1]").unwrap().nodes,
+            [("::1".to_owned(), 5671)]
+        );
+        assert_eq!(
+            options("amqp://10.0.0.1:7").unwrap().nodes,
+            [("10.0.0.1".to_owned(), 7)]
+        );
     }
 
     #[test]
@@ -130,7 +149,10 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             let shown = format!("{error} {error:?} {}", error.source().unwrap());
-            assert!(!shown.contains("s3cret") && !shown.contains("us3r"), "{shown}");
+            assert!(
+                !shown.contains("s3cret") && !shown.contains("us3r"),
+                "{shown}"
+            );
         }
         let options = parse("amqp://us3r:s3cret@host/").unwrap();
         assert!(!format!("{options:?} {}", options.address()).contains("s3cret"));

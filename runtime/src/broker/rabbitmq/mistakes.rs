@@ -1,14 +1,13 @@
 use std::time::Duration;
 
 use super::RabbitMqOptions;
-use crate::broker::{BrokerError, BrokerErrorKind};
 
-/// Checks options as a whole and names every value that cannot be used, with its limit and the reason.
-pub(super) fn check(options: &RabbitMqOptions) -> Result<(), BrokerError> {
-    let mut violations = Vec::new();
-    let mut require = |holds: bool, violation: String| {
+/// Every value of the options that cannot be used, with its limit and the reason.
+pub(super) fn find(options: &RabbitMqOptions) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    let mut require = |holds: bool, mistake: String| {
         if !holds {
-            violations.push(violation);
+            mistakes.push(mistake);
         }
     };
     type Limits = RabbitMqOptions;
@@ -81,29 +80,27 @@ pub(super) fn check(options: &RabbitMqOptions) -> Result<(), BrokerError> {
     ] {
         require(
             text.len() <= 255,
-            format!("{name} has {} bytes: an AMQP short string holds 255", text.len()),
+            format!(
+                "{name} has {} bytes: an AMQP short string holds 255",
+                text.len()
+            ),
         );
     }
     require(
         options.ca_file.is_none() || options.tls,
-        "ca_file is given, but the URL's scheme is amqp: nothing would be encrypted; use amqps".to_owned(),
+        "ca_file is given, but the URL's scheme is amqp: nothing would be encrypted; use amqps"
+            .to_owned(),
     );
 
-    if violations.is_empty() {
-        return Ok(());
-    }
-    Err(BrokerError::new("use the options for RabbitMQ", BrokerErrorKind::Configuration)
-        .with_source(violations.join("; ")))
+    mistakes
 }
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-
     use super::*;
 
     #[test]
-    fn every_violation_is_reported_at_once() {
+    fn every_mistake_is_reported_at_once() {
         let options = RabbitMqOptions::from_url("amqp://localhost")
             .unwrap()
             .prefetch(0)
@@ -112,18 +109,24 @@ mod tests {
             .delivery_limit(0)
             .ca_file("ca.pem")
             .exchange("");
-        let error = check(&options).unwrap_err();
-        assert_eq!(error.kind(), BrokerErrorKind::Configuration);
-        let text = error.source().unwrap().to_string();
-        for part in
-            ["prefetch is 0", "heartbeat is 1.5s", "publish_timeout", "delivery_limit", "ca_file", "exchange"]
-        {
+        let mistakes = find(&options);
+        assert_eq!(mistakes.len(), 6);
+        let text = mistakes.join("; ");
+        for part in [
+            "prefetch is 0",
+            "heartbeat is 1.5s",
+            "publish_timeout",
+            "delivery_limit",
+            "ca_file",
+            "exchange",
+        ] {
             assert!(text.contains(part), "{part} is not in {text:?}");
         }
     }
 
     #[test]
     fn the_defaults_pass() {
-        check(&RabbitMqOptions::from_url("amqps://localhost").unwrap()).unwrap();
+        let options = RabbitMqOptions::from_url("amqps://localhost").unwrap();
+        assert_eq!(find(&options), Vec::<String>::new());
     }
 }
