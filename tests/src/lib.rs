@@ -1,9 +1,13 @@
 //! Posta's integration tests: one binary, `cargo test -p posta-tests --lib`.
 
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod guarantees;
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod rabbitmq;
 #[cfg(test)]
 mod sqlite;
 #[cfg(test)]

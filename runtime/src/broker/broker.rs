@@ -33,6 +33,15 @@ impl Broker {
         }
     }
 
+    /// Everything that is wrong with its options, each as one sentence with value, limit and reason.
+    pub(crate) fn mistakes(&self) -> Vec<String> {
+        match &self.kind {
+            BrokerKind::Database => Vec::new(),
+            #[cfg(feature = "rabbitmq")]
+            BrokerKind::RabbitMq(options) => options.mistakes(),
+        }
+    }
+
     /// The broker of a URL: `database`, or `amqp://…` and `amqps://…` for RabbitMQ.
     ///
     /// # Errors

@@ -169,6 +169,7 @@ impl<D: Database> Builder<D> {
     /// [`StartError::Configuration`] with every mistake; [`StartError::Store`] when the database is not ready.
     pub async fn start(self) -> Result<Posta<D>, StartError> {
         let mut mistakes = self.settings.mistakes();
+        mistakes.extend(self.broker.mistakes());
         let mut consumers = self.consumers;
         for consumer in &mut consumers {
             consumer.state.fill_from(&self.state);

@@ -1,3 +1,6 @@
-//! What tests run on: databases that each test has to itself.
+//! What tests run on: databases and virtual hosts that each test has to itself, and ways to disturb what they run on.
 
+pub(crate) mod http;
+pub(crate) mod proxy;
+pub(crate) mod rabbitmq;
 pub(crate) mod sqlite;

@@ -1,20 +1,28 @@
 //! RabbitMQ as a broker.
 
-use super::BrokerError;
+mod channel;
+mod classify;
+mod cloud_events;
+mod connection;
+mod field;
+mod mistakes;
+mod options;
+mod properties;
+mod publisher;
+mod rabbitmq;
+mod reactor;
+mod returns;
+mod slot;
+mod subscription;
+mod tls;
+mod topology;
+mod url;
 
-/// How RabbitMQ is reached and used.
-#[derive(Clone)]
-pub struct RabbitMqOptions {}
+pub use options::{Provision, RabbitMqOptions};
+pub use publisher::RabbitMqPublisher;
+pub use rabbitmq::RabbitMq;
+use rabbitmq::Shared;
+pub use subscription::RabbitMqSubscription;
 
-impl RabbitMqOptions {
-    /// Options of a URL.
-    pub fn from_url(_url: &str) -> Result<Self, BrokerError> {
-        Ok(Self {})
-    }
-}
-
-impl std::fmt::Debug for RabbitMqOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("amqp")
-    }
-}
+/// What the names of the dead-letter exchange and of the dead queues end with.
+const DEAD: &str = ".dead";

@@ -1,0 +1,3 @@
+//! One suite per trait, run on every implementation.
+
+mod broker;

@@ -1,0 +1,238 @@
+//! A virtual host of its own for each test, on the run's RabbitMQ.
+//!
+//! Tests that disturb the server itself (alarms, restarts) would disturb all others, so every test says which kind it is when it asks for
+//! its virtual host: [`Vhost::shared`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
+//! A test asks once; [`Vhost::sibling`] gives it further ones without waiting.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use posta::broker::rabbitmq::RabbitMqOptions;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::time::Instant;
+
+use super::http;
+
+static SERVER: std::sync::LazyLock<Arc<RwLock<()>>> = std::sync::LazyLock::new(Arc::default);
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// How long anything may take that the broker does by itself.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// A virtual host, deleted at the end with all that is in it.
+pub(crate) struct Vhost {
+    name: String,
+    api: Api,
+    _turn: Option<Turn>,
+}
+
+enum Turn {
+    Shared { _guard: OwnedRwLockReadGuard<()> },
+    Alone { _guard: OwnedRwLockWriteGuard<()> },
+}
+
+impl Vhost {
+    /// For a test that leaves the server as it is.
+    pub(crate) async fn shared() -> Self {
+        let guard = SERVER.clone().read_owned().await;
+        Self::make(Some(Turn::Shared { _guard: guard }))
+    }
+
+    /// For a test that disturbs the server.
+    pub(crate) async fn alone() -> Self {
+        let guard = SERVER.clone().write_owned().await;
+        Self::make(Some(Turn::Alone { _guard: guard }))
+    }
+
+    /// Another one for the same test.
+    pub(crate) fn sibling(&self) -> Self {
+        Self::make(None)
+    }
+
+    fn make(turn: Option<Turn>) -> Self {
+        let api = Api::from_environment();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test-{}-{number}", std::process::id());
+        api.expect("PUT", &format!("/api/vhosts/{name}"), Some(&json!({})));
+        let rights = json!({"configure": ".*", "write": ".*", "read": ".*"});
+        api.expect(
+            "PUT",
+            &format!("/api/permissions/{name}/{}", api.user),
+            Some(&rights),
+        );
+        Self {
+            name,
+            api,
+            _turn: turn,
+        }
+    }
+
+    /// Its URL, without TLS.
+    pub(crate) fn url(&self) -> String {
+        self.within(&variable("POSTA_TEST_AMQP"))
+    }
+
+    /// Its URL, with TLS; the server's authority is in the file that `POSTA_TEST_POSTGRES_CA` names.
+    pub(crate) fn url_tls(&self) -> String {
+        self.within(&variable("POSTA_TEST_AMQPS"))
+    }
+
+    /// Its URL with another host and port, such as a proxy's.
+    pub(crate) fn url_by(&self, address: std::net::SocketAddr) -> String {
+        let url = self.url();
+        let (login, rest) = url.rsplit_once('@').expect("the URL has a login");
+        let (_, path) = rest.split_once('/').expect("the URL has a path");
+        format!("{login}@{address}/{path}")
+    }
+
+    /// Options for it.
+    pub(crate) fn options(&self) -> RabbitMqOptions {
+        RabbitMqOptions::from_url(&self.url()).expect("the URL is one of RabbitMQ's")
+    }
+
+    /// Where the server listens.
+    pub(crate) fn address(&self) -> String {
+        let url = self.url();
+        let (_, rest) = url.rsplit_once('@').expect("the URL has a login");
+        rest.split_once('/')
+            .expect("the URL has a path")
+            .0
+            .to_owned()
+    }
+
+    fn within(&self, url: &str) -> String {
+        let (server, _) = url.rsplit_once('/').expect("the URL has a path");
+        format!("{server}/{}", self.name)
+    }
+
+    /// What the management API says of a queue; `Null` if there is none.
+    pub(crate) fn queue(&self, name: &str) -> Value {
+        let (status, queue) =
+            self.api
+                .request("GET", &format!("/api/queues/{}/{name}", self.name), None);
+        if status == 200 { queue } else { Value::Null }
+    }
+
+    /// Waits until the management API says something of a queue that satisfies; it counts once a second.
+    pub(crate) async fn queue_until(
+        &self,
+        name: &str,
+        satisfies: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let end = Instant::now() + SOON;
+        loop {
+            let queue = self.queue(name);
+            if satisfies(&queue) {
+                return queue;
+            }
+            assert!(Instant::now() < end, "the queue {name} stays at {queue}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The names of the virtual host's open connections.
+    pub(crate) fn connections(&self) -> Vec<String> {
+        let path = format!("/api/vhosts/{}/connections", self.name);
+        let (_, connections) = self.api.request("GET", &path, None);
+        let connections = connections.as_array().cloned().unwrap_or_default();
+        connections
+            .iter()
+            .filter_map(|connection| connection["name"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// Has the server close all connections of the virtual host; returns how many.
+    pub(crate) async fn close_connections(&self) -> usize {
+        let end = Instant::now() + SOON;
+        loop {
+            let names = self.connections();
+            for name in &names {
+                let name = name.replace(' ', "%20").replace('>', "%3E");
+                self.api
+                    .request("DELETE", &format!("/api/connections/{name}"), None);
+            }
+            if !names.is_empty() || Instant::now() > end {
+                return names.len();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Deletes a queue, with what is in it.
+    pub(crate) fn delete_queue(&self, name: &str) {
+        self.api
+            .expect("DELETE", &format!("/api/queues/{}/{name}", self.name), None);
+    }
+
+    /// Runs one of the run's control scripts, such as `rabbitmq-block`; only after [`Vhost::alone`].
+    pub(crate) async fn control(&self, script: &str, arguments: &[&str]) -> String {
+        assert!(
+            matches!(self._turn, Some(Turn::Alone { .. })),
+            "a test that disturbs the server asks for Vhost::alone"
+        );
+        let mut command = Command::new(format!("{}/{script}", variable("POSTA_TEST_SERVERS")));
+        command.args(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output());
+        let output = output
+            .await
+            .expect("the script runs")
+            .expect("the script can be run");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Vhost {
+    fn drop(&mut self) {
+        let (status, _) = self
+            .api
+            .request("DELETE", &format!("/api/vhosts/{}", self.name), None);
+        if !std::thread::panicking() {
+            assert!(status < 300, "the virtual host is deleted: {status}");
+        }
+    }
+}
+
+/// The management API.
+struct Api {
+    address: String,
+    user: String,
+    authorization: String,
+}
+
+impl Api {
+    fn from_environment() -> Self {
+        let url = variable("POSTA_TEST_RABBITMQ_API");
+        let (login, address) = url
+            .trim_start_matches("http://")
+            .rsplit_once('@')
+            .expect("the URL has a login");
+        Self {
+            address: address.trim_end_matches('/').to_owned(),
+            user: login.split(':').next().unwrap_or_default().to_owned(),
+            authorization: http::base64(login.as_bytes()),
+        }
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        http::request(&self.address, &self.authorization, method, path, body)
+    }
+
+    fn expect(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let (status, answer) = self.request(method, path, body);
+        assert!(
+            (200..300).contains(&status),
+            "{method} {path}: {status} {answer}"
+        );
+        answer
+    }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: start the tests by tests/run"))
+}

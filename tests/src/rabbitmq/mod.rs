@@ -1,0 +1,3 @@
+//! The RabbitMQ driver by itself, without actors, against a real broker.
+
+mod smoke;
