@@ -30,12 +30,9 @@ pub(crate) fn message_type_mistake(name: &str) -> Option<String> {
     }
     let allowed = |c: char| c.is_ascii_graphic() && c != '*' && c != '#';
     let forbidden = name.chars().find(|c| !allowed(*c))?;
-    let why = match forbidden {
-        '*' | '#' => "a wildcard in AMQP's routing keys",
-        _ => "not printable ASCII without blanks",
-    };
     Some(format!(
-        "the message type holds {forbidden:?}, which is {why}"
+        "the message type holds {forbidden:?}; it is made of printable ASCII without blanks, \
+         and without `*` and `#`, which are wildcards in AMQP's routing keys"
     ))
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn expand(consumer: &Consumer<'_>) -> TokenStream {
     let methods = handles.iter().map(|Entry { message, method }| {
         let turbofish = arguments.as_turbofish();
         quote_spanned! {at(method)=>
-            let consumer = ::posta::__private::method::<#database, _, #message, _, _, _>(
+            let consumer = ::posta::__private::method::<#database, #ident #arguments, #message, _, _, _>(
                 consumer, &state, #ident #turbofish::#method,
             );
         }

@@ -18,7 +18,8 @@ use crate::store::{Database, Tx};
 #[diagnostic::on_unimplemented(
     message = "this is not a handler of the message `{M}`",
     label = "expected `async fn(message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
-    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and `DeliveryInfo`"
+    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and `DeliveryInfo`",
+    note = "a closure writes its arguments' types: `async |message: {M}, tx: &mut Tx<'_, Db>| …`"
 )]
 pub trait HandlerFn<D: Database, M, Args, R = Result<(), Failure>>: Send + Sync + 'static {
     /// Calls the function.
