@@ -8,6 +8,6 @@ type Db = posta::Sqlite;
 pub struct DocumentSigned;
 
 fn main() {
-    let _: Consumer<Db> =
-        Consumer::named("notifications").handle_with::<DocumentSigned, _>(async |_message, _tx| Ok(()));
+    let _: Consumer<Db> = Consumer::named("notifications")
+        .handle_with::<DocumentSigned, _>(async |_message, _tx| Ok(()));
 }

@@ -14,7 +14,11 @@ struct Notifications<'a> {
 }
 
 impl Notifications<'_> {
-    async fn on_signed(&self, _message: DocumentSigned, _tx: &mut Tx<'_, Db>) -> Result<(), Failure> {
+    async fn on_signed(
+        &self,
+        _message: DocumentSigned,
+        _tx: &mut Tx<'_, Db>,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 }

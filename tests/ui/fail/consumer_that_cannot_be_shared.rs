@@ -14,7 +14,11 @@ struct Notifications {
 }
 
 impl Notifications {
-    async fn on_signed(&self, _message: DocumentSigned, _tx: &mut Tx<'_, Db>) -> Result<(), Failure> {
+    async fn on_signed(
+        &self,
+        _message: DocumentSigned,
+        _tx: &mut Tx<'_, Db>,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 }

@@ -16,11 +16,19 @@ pub struct DocumentRevoked;
 struct Notifications;
 
 impl Notifications {
-    async fn on_signed(&self, _message: DocumentSigned, _tx: &mut Tx<'_, Db>) -> Result<(), Failure> {
+    async fn on_signed(
+        &self,
+        _message: DocumentSigned,
+        _tx: &mut Tx<'_, Db>,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 
-    async fn on_revoked(&self, _message: DocumentRevoked, _tx: &mut Tx<'_, Db>) -> Result<(), Failure> {
+    async fn on_revoked(
+        &self,
+        _message: DocumentRevoked,
+        _tx: &mut Tx<'_, Db>,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 }

@@ -10,7 +10,11 @@ pub struct DocumentSigned;
 struct Notifications;
 
 impl Notifications {
-    async fn on_signed(&self, _message: DocumentSigned, _tx: &mut Tx<'_, posta::Sqlite>) -> Result<(), Failure> {
+    async fn on_signed(
+        &self,
+        _message: DocumentSigned,
+        _tx: &mut Tx<'_, posta::Sqlite>,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 }

@@ -9,7 +9,10 @@ pub struct DocumentSigned {
     pub document_id: u64,
 }
 
-async fn notify(_message: DocumentSigned, _tx: &mut Tx<'_, posta::Postgres>) -> Result<(), Failure> {
+async fn notify(
+    _message: DocumentSigned,
+    _tx: &mut Tx<'_, posta::Postgres>,
+) -> Result<(), Failure> {
     Ok(())
 }
 

@@ -4,7 +4,11 @@ use serde::{Deserialize, Serialize};
 type Db = posta::Sqlite;
 
 #[derive(Serialize, Deserialize, Message)]
-#[message(type = "document.signed", handler = "notify", consumer = "notifications")]
+#[message(
+    type = "document.signed",
+    handler = "notify",
+    consumer = "notifications"
+)]
 pub struct DocumentSigned {
     pub document_id: u64,
 }
