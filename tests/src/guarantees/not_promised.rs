@@ -13,7 +13,7 @@ use crate::world::{BrokerKind, TestDatabase, World, until};
 #[actix_rt::test]
 async fn a_crash_between_confirm_and_settle_publishes_again() {
     published_again::<posta::Sqlite>().await;
-    //PG published_again::<posta::Postgres>().await;
+    published_again::<posta::Postgres>().await;
 }
 
 async fn published_again<D: TestDatabase>() {

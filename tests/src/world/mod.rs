@@ -89,6 +89,18 @@ macro_rules! on_every_combination {
                 super::$name::<posta::Sqlite>($crate::world::BrokerKind::RabbitMq).await;
             })+
         }
+        mod postgres_with_database_broker {
+            $(#[actix_rt::test]
+            async fn $name() {
+                super::$name::<posta::Postgres>($crate::world::BrokerKind::Database).await;
+            })+
+        }
+        mod postgres_with_rabbitmq {
+            $(#[actix_rt::test]
+            async fn $name() {
+                super::$name::<posta::Postgres>($crate::world::BrokerKind::RabbitMq).await;
+            })+
+        }
     };
 }
 
