@@ -34,6 +34,6 @@ pub use store::{Database, Tables, Tx};
 /// For the code that the derive macros generate; no part of the interface.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::consumer::generated::{function, is_same_type, method};
+    pub use crate::consumer::generated::{NoType, TypeOf, function, is_same_type, method};
     pub use crate::message::generated::{KeyField, NoCodec, key_field};
 }
