@@ -1,7 +1,7 @@
 //! A virtual host of its own for each test, on the run's RabbitMQ.
 //!
 //! Tests that disturb the server itself (alarms, restarts) would disturb all others, so every test says which kind it is when it asks for
-//! its virtual host: [`Vhost::shared`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
+//! its virtual host: [`Vhost::fresh`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
 //! A test asks once; [`Vhost::sibling`] gives it further ones without waiting.
 
 use std::process::Command;
@@ -36,7 +36,7 @@ enum Turn {
 
 impl Vhost {
     /// For a test that leaves the server as it is.
-    pub(crate) async fn shared() -> Self {
+    pub(crate) async fn fresh() -> Self {
         let guard = SERVER.clone().read_owned().await;
         Self::make(Some(Turn::Shared { _guard: guard }))
     }

@@ -7,7 +7,7 @@ use crate::harness::rabbitmq::Vhost;
 
 #[tokio::test]
 async fn smoke() {
-    let vhost = Vhost::shared().await;
+    let vhost = Vhost::fresh().await;
     let broker = RabbitMq::new(vhost.options());
     let ty = MessageType::new("a.b").unwrap();
     let topology = Topology {
