@@ -1,5 +1,7 @@
 //! Databases as one, for tests that run on every one of them.
 
+use diesel::Connection as _;
+use diesel::connection::SimpleConnection as _;
 use diesel::sql_types::{Nullable, Text};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use posta::store::{Database, PostgresStore, SqliteStore, Store};
@@ -24,6 +26,9 @@ pub(crate) trait TestDatabase: Database {
 
     /// Runs statements as any program would.
     async fn run(connection: &mut Self::Connection, sql: &str);
+
+    /// Runs statements as any program would, outside any transaction but their own.
+    async fn run_alone(home: &Self::Home, sql: &str);
 
     /// The first column, a text, of what a query returns.
     async fn texts(connection: &mut Self::Connection, sql: &str) -> Vec<Option<String>>;
@@ -58,6 +63,15 @@ impl TestDatabase for Sqlite {
         connection
             .batch_execute(sql)
             .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    async fn run_alone(home: &SqliteFile, sql: &str) {
+        let path = home.path();
+        let mut connection = diesel::SqliteConnection::establish(&path.to_string_lossy())
+            .expect("the file can be opened");
+        connection
+            .batch_execute(sql)
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
@@ -103,6 +117,10 @@ impl TestDatabase for Postgres {
             .batch_execute(sql)
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    async fn run_alone(home: &Guard, sql: &str) {
+        postgres::run(&home.url(), sql).await;
     }
 
     async fn texts(connection: &mut Self::Connection, sql: &str) -> Vec<Option<String>> {

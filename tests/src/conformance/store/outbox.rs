@@ -171,7 +171,7 @@ pub(super) async fn a_row_that_commits_late_with_a_lower_position_is_found<D: Te
     assert_eq!(place.rows("outbox").await, 0);
 }
 
-pub(super) async fn no_more_rows_than_the_limit_come_and_the_oldest_first<D: TestDatabase>(
+pub(super) async fn no_more_rows_than_the_limit_come_and_each_lanes_first<D: TestDatabase>(
     place: &Place<D>,
 ) {
     let envelopes: Vec<Envelope> = (0..300)
@@ -181,7 +181,7 @@ pub(super) async fn no_more_rows_than_the_limit_come_and_the_oldest_first<D: Tes
     assert!(place.pending_at_most(0).await.is_empty());
     for limit in [1, 7, 64, 100, 299, 300, 301] {
         let rows = place.pending_at_most(limit).await;
-        assert_eq!(rows.len(), limit.min(300));
+        assert!(!rows.is_empty() && rows.len() <= limit, "limit {limit}");
         for slot in Slot::all() {
             let of_lane: Vec<Envelope> = envelopes
                 .iter()
@@ -359,18 +359,8 @@ pub(super) async fn a_malformed_row_comes_alone_with_its_bytes<D: TestDatabase>(
             "message type",
         ),
         (
-            format!("(message_type, payload, headers) VALUES ('a.b', {bytes}, '{{\"n\": 1}}')"),
-            "header",
-        ),
-        (
             format!(
                 "(message_type, payload, headers) VALUES ('a.b', {bytes}, '{{\"a b\": \"v\"}}')"
-            ),
-            "header",
-        ),
-        (
-            format!(
-                "(message_type, payload, headers) VALUES ('a.b', {bytes}, '{{\"x\": {{\"deep\": []}}}}')"
             ),
             "header",
         ),
@@ -400,8 +390,29 @@ pub(super) async fn a_malformed_row_comes_alone_with_its_bytes<D: TestDatabase>(
         assert_eq!(malformed.raw.payload.as_ref(), b"\x00\xff bytes");
         assert!(malformed.raw.id.is_some() && malformed.raw.message_type.is_some());
     }
-    let header = &rows[2].message.as_ref().unwrap_err().raw.headers;
-    assert_eq!(header.get("n").map(String::as_str), Some("1"));
+}
+
+pub(super) async fn headers_that_are_no_text_count_as_their_json<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let (outbox, bytes) = (place.table("outbox"), D::bytes(b"{}"));
+    place
+        .run(&format!(
+            "INSERT INTO {outbox} (message_type, payload, headers)
+             VALUES ('a.b', {bytes}, '{{\"number\":1,\"yes\":true,\"list\":[1],\"text\":\"t\"}}')"
+        ))
+        .await;
+    let message = messages(&place.pending().await).remove(0);
+    let headers: Vec<(&str, &str)> = message.headers.iter().collect();
+    assert_eq!(
+        headers,
+        [
+            ("list", "[1]"),
+            ("number", "1"),
+            ("text", "t"),
+            ("yes", "true")
+        ]
+    );
 }
 
 pub(super) async fn an_unknown_type_is_carried_like_any_other<D: TestDatabase>(place: &Place<D>) {
@@ -619,7 +630,6 @@ async fn without_a_valid_fence<D: TestDatabase>(
         assert_eq!(attempt(&fences).await, [], "a fence {what}");
     }
     place.expire(&good).await;
-    assert_eq!(attempt(&fences).await, [], "a fence whose time is over");
     let successor = place.own_expired(&Resource::Lanes, row.slot.number()).await;
     assert_eq!(
         attempt(&fences).await,
@@ -633,6 +643,30 @@ async fn without_a_valid_fence<D: TestDatabase>(
         "the row is as it was"
     );
     assert_eq!(attempt(&[successor]).await, [row]);
+}
+
+/// As long as nobody else has taken the lane, its last owner's word holds: what it settles is not published again.
+pub(super) async fn an_owner_whose_time_is_over_settles_until_another_takes_the_lane<
+    D: TestDatabase,
+>(
+    place: &Place<D>,
+) {
+    let fences = place.own_lanes().await;
+    place
+        .enqueue(&[keyed("k", b"1"), keyed("k", b"2"), keyed("k", b"3")])
+        .await;
+    let rows = ids(&place.pending().await);
+    let fence = &fences[usize::from(rows[0].slot.number())];
+    place.expire(fence).await;
+    assert_eq!(settle(place, &fences, &rows[..1]).await, rows[..1]);
+    assert_eq!(
+        fail(place, &fences, &rows[1..2], Duration::ZERO).await,
+        rows[1..2]
+    );
+    place
+        .own_expired(&Resource::Lanes, fence.grant.number)
+        .await;
+    assert_eq!(settle(place, &fences, &rows[1..]).await, []);
 }
 
 pub(super) async fn rows_that_are_gone_or_in_another_lane_do_not_settle<D: TestDatabase>(

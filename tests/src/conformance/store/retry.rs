@@ -174,7 +174,7 @@ pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(pla
                 failed(&keyed("b", b"b1"), LONG),
                 successor(&keyed("b", b"b2")),
                 successor(&keyed("a", b"a2")),
-                failed(&keyed("a", b"a3"), LONG),
+                successor(&keyed("a", b"a3")),
             ],
         )
         .await;
@@ -189,6 +189,22 @@ pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(pla
     }
     assert!(due(place, "c", ALL, 100).await.is_empty());
     assert!(due(place, "other", ALL, 100).await.is_empty());
+}
+
+pub(super) async fn a_next_with_a_time_of_its_own_keeps_it<D: TestDatabase>(place: &Place<D>) {
+    let fence = place.own_partition("c").await;
+    place
+        .hold(
+            "c",
+            &[
+                failed(&keyed("a", b"a1"), NOW),
+                failed(&keyed("a", b"a2"), LONG),
+            ],
+        )
+        .await;
+    let position = due(place, "c", ALL, 1).await[0].position;
+    assert!(release(place, &fence, position).await);
+    assert!(due(place, "c", ALL, 1).await.is_empty());
 }
 
 pub(super) async fn a_release_without_a_valid_fence_changes_nothing<D: TestDatabase>(
@@ -206,10 +222,6 @@ pub(super) async fn a_release_without_a_valid_fence_changes_nothing<D: TestDatab
         assert!(!release(place, &fence, position).await, "a fence {what}");
     }
     place.expire(&good).await;
-    assert!(
-        !release(place, &good, position).await,
-        "a fence whose time is over"
-    );
     let successor = place.own_expired(&good.resource, 0).await;
     assert!(
         !release(place, &good, position).await,
@@ -273,9 +285,10 @@ pub(super) async fn a_postponement_without_a_valid_fence_changes_nothing<D: Test
         );
     }
     place.expire(&good).await;
+    place.own_expired(&good.resource, 0).await;
     assert!(
         !postpone(place, &good, position, "no", LONG).await,
-        "a fence whose time is over"
+        "a fence that another member's replaced"
     );
     let rows = due(place, "c", ALL, 100).await;
     assert_eq!((rows.len(), rows[0].attempts), (1, 1));
