@@ -63,8 +63,10 @@ mod tests {
                 (0..SLOTS).collect::<Vec<_>>(),
                 "{partitions} partitions"
             );
-            let sizes: Vec<usize> =
-                topology.queues().map(|queue| queue.slots().count()).collect();
+            let sizes: Vec<usize> = topology
+                .queues()
+                .map(|queue| queue.slots().count())
+                .collect();
             assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
         }
     }

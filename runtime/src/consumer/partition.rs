@@ -16,7 +16,6 @@ use crate::store::Database;
 use crate::supervision::{ChildError, Life, Wake};
 use crate::telemetry::Client;
 
-
 /// Between tries of a broker or database that is not there.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 

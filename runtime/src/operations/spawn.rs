@@ -8,9 +8,7 @@ use super::posta::Running;
 use super::relay::Relay;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
-use crate::broker::{
-    Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology,
-};
+use crate::broker::{Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology};
 use crate::consumer::{Consumer, Partition};
 use crate::lease::{Board, Keeper, MemberId, Resource};
 use crate::message::{MessageType, SLOTS};
