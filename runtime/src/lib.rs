@@ -18,6 +18,7 @@ pub mod outbox;
 pub mod retry;
 pub mod store;
 pub mod supervision;
+pub mod telemetry;
 
 pub use broker::Broker;
 pub use consumer::{Consumer, Data, DeliveryInfo, Failure, Handled, Handler};

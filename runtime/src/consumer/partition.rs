@@ -14,6 +14,7 @@ use crate::outbox::Outbox;
 use crate::retry::Backoff;
 use crate::store::Database;
 use crate::supervision::{ChildError, Life, Wake};
+use crate::telemetry::Client;
 
 /// Between tries of a broker or database that is not there.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
@@ -45,6 +46,7 @@ pub(crate) struct Partition<D: Database> {
     pub(crate) outbox: Outbox<D>,
     pub(crate) enqueued: Wake,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) client: Client,
     /// Most deliveries handled in one transaction.
     pub(crate) batch: usize,
     /// Between tries of a message whose handler fails.
