@@ -1,11 +1,17 @@
 //! Posta's integration tests: one binary, `cargo test -p posta-tests --lib`.
 
 #[cfg(test)]
+mod compile_fail;
+#[cfg(test)]
+mod compile_pass;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod guarantees;
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod postgres;
 #[cfg(test)]
 mod rabbitmq;
 #[cfg(test)]

@@ -102,6 +102,7 @@ impl Drop for Service {
 fn run_when_asked() {
     match std::env::var(ROLE).as_deref() {
         Ok("sqlite") => run::<Sqlite>(),
+        Ok("postgres") => run::<posta::Postgres>(),
         Ok(other) => panic!("no such child: {other:?}"),
         Err(_) => {}
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use diesel::sql_types::{BigInt, Binary, Text};
 use diesel_async::RunQueryDsl;
 use posta::store::{Connect, Store};
-use posta::{Database, Sqlite, Tables};
+use posta::{Database, Postgres, Sqlite, Tables};
 
 use super::effects::Effect;
 use crate::harness;
@@ -126,7 +126,6 @@ test_database!(
     "INSERT INTO effect (consumer, key, number, message_id, payload) VALUES (?, ?, ?, ?, ?)",
     "SELECT consumer, key, number, message_id, payload FROM effect WHERE consumer = ? ORDER BY position"
 );
-/*PG
 test_database!(
     Postgres,
     "postgres",
@@ -135,4 +134,3 @@ test_database!(
     "INSERT INTO effect (consumer, key, number, message_id, payload) VALUES ($1, $2, $3, $4, $5)",
     "SELECT consumer, key, number, message_id, payload FROM effect WHERE consumer = $1 ORDER BY position"
 );
-*/
