@@ -55,9 +55,17 @@ struct Worker {
 
 impl Crew {
     /// Starts one worker of each role.
-    pub(crate) fn start(database: &str, broker: &str, progress: &Progress) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        database: &str,
+        broker: &str,
+        progress: &Progress,
+    ) -> std::io::Result<Self> {
         let worker = |role| Worker {
-            order: Order { role, database: database.to_owned(), broker: broker.to_owned() },
+            order: Order {
+                role,
+                database: database.to_owned(),
+                broker: broker.to_owned(),
+            },
             running: None,
             start_at: Instant::now(),
         };
@@ -76,7 +84,9 @@ impl Crew {
                 && let Some(status) = child.try_wait()?
             {
                 let name = worker.order.role.name();
-                self.progress.say(format!("the {name} worker ended ({status}); it is started again"));
+                self.progress.say(format!(
+                    "the {name} worker ended ({status}); it is started again"
+                ));
                 worker.running = None;
                 worker.start_at = Instant::now() + RESTART_PAUSE;
             }
@@ -90,7 +100,11 @@ impl Crew {
     /// Kills a worker with SIGKILL and starts it again at once. `false` if it was not running.
     pub(crate) fn kill(&mut self, role: Role) -> std::io::Result<bool> {
         let mut killed = false;
-        for worker in self.workers.iter_mut().filter(|worker| worker.order.role == role) {
+        for worker in self
+            .workers
+            .iter_mut()
+            .filter(|worker| worker.order.role == role)
+        {
             if let Some((mut child, _stdin)) = worker.running.take() {
                 child.kill()?;
                 child.wait()?;
@@ -109,8 +123,12 @@ impl Crew {
                 let _ = stdin.flush();
             }
         }
-        let children: Vec<Child> =
-            self.workers.iter_mut().filter_map(|worker| worker.running.take()).map(|(child, _)| child).collect();
+        let children: Vec<Child> = self
+            .workers
+            .iter_mut()
+            .filter_map(|worker| worker.running.take())
+            .map(|(child, _)| child)
+            .collect();
         let deadline = Instant::now() + DRAIN_MAX;
         for mut child in children {
             while matches!(child.try_wait(), Ok(None)) {
@@ -126,7 +144,11 @@ impl Crew {
 impl Order {
     fn start(&self, progress: &Progress) -> std::io::Result<(Child, ChildStdin)> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .arg("worker")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         // A process group of its own: Ctrl-C is for the parent, which lets its workers drain.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);

@@ -41,7 +41,10 @@ impl JobError {
             Self::Transaction(error) => error.is_transient(),
             Self::Enqueue(error) => error.is_transient(),
             Self::Statement(error) => {
-                matches!(D::classify(error), StoreErrorKind::Unavailable | StoreErrorKind::Contention)
+                matches!(
+                    D::classify(error),
+                    StoreErrorKind::Unavailable | StoreErrorKind::Contention
+                )
             }
             _ => false,
         }
@@ -50,7 +53,9 @@ impl JobError {
     /// Whether another transaction was in the way: daily life, not an outage.
     pub(crate) fn is_contention<D: Database>(&self) -> bool {
         let kind = match self {
-            Self::Transaction(TransactionError::Store(error) | TransactionError::Commit(error)) => error.kind(),
+            Self::Transaction(TransactionError::Store(error) | TransactionError::Commit(error)) => {
+                error.kind()
+            }
             Self::Enqueue(EnqueueError::Store(error)) => error.kind(),
             Self::Statement(error) => D::classify(error),
             _ => return false,

@@ -13,7 +13,12 @@ const DOCUMENTS_MAX: i64 = 1 << 31;
 /// A run can be resumed: killed at any moment and started again with the same flags, it goes on to the same end. A run that has
 /// ended prints its ledger again; with a larger --documents it goes on.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "signing", version, verbatim_doc_comment, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "signing",
+    version,
+    verbatim_doc_comment,
+    args_conflicts_with_subcommands = true
+)]
 pub(crate) struct Flags {
     /// The database: a SQLite file (a path, or sqlite://path), or postgres://user:password@host/name. It is kept. Without this flag: a
     /// SQLite file in a temporary folder, removed at the end.
@@ -85,7 +90,10 @@ mod tests {
 
     #[test]
     fn a_shown_url_has_no_password() {
-        assert_eq!(shown("postgres://a:p@ss@h:1/d?sslmode=disable"), "postgres://h:1/d");
+        assert_eq!(
+            shown("postgres://a:p@ss@h:1/d?sslmode=disable"),
+            "postgres://h:1/d"
+        );
         assert_eq!(shown("amqp://h/%2f"), "amqp://h/%2f");
         assert_eq!(shown("/tmp/a@b.db"), "/tmp/a@b.db");
     }

@@ -9,7 +9,11 @@ pub(crate) struct Folder {
 impl Folder {
     /// A new folder that nobody else may enter.
     pub(crate) fn temporary() -> io::Result<Self> {
-        let name = format!("posta-signing-{}-{:08x}", std::process::id(), rand::random::<u32>());
+        let name = format!(
+            "posta-signing-{}-{:08x}",
+            std::process::id(),
+            rand::random::<u32>()
+        );
         let path = std::env::temp_dir().join(name);
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]

@@ -74,17 +74,55 @@ impl Ledger {
             ("doubled", sum(|hop| hop.doubled)),
             ("out of order", sum(|hop| hop.out_of_order)),
             ("unfounded", sum(|hop| hop.unfounded)),
-            ("left over in outbox, queues, retry table or dead letters", self.left),
+            (
+                "left over in outbox, queues, retry table or dead letters",
+                self.left,
+            ),
         ];
         let equal = [
-            ("documents signed", one.caused, "documents to sign", self.documents),
-            ("documents notified", one.effects, "documents signed", one.caused),
+            (
+                "documents signed",
+                one.caused,
+                "documents to sign",
+                self.documents,
+            ),
+            (
+                "documents notified",
+                one.effects,
+                "documents signed",
+                one.caused,
+            ),
             ("mails", two.effects, "notifications", one.effects),
-            ("document.signed enqueued", one.enqueued, "signatures and copies", one.caused + self.copies),
-            ("document.signed dispatched", one.dispatched, "enqueued", one.enqueued),
-            ("copies refused", one.duplicates_refused, "copies enqueued", self.copies),
-            ("notification.created enqueued", two.enqueued, "notifications", two.caused),
-            ("notification.created dispatched", two.dispatched, "enqueued", two.enqueued),
+            (
+                "document.signed enqueued",
+                one.enqueued,
+                "signatures and copies",
+                one.caused + self.copies,
+            ),
+            (
+                "document.signed dispatched",
+                one.dispatched,
+                "enqueued",
+                one.enqueued,
+            ),
+            (
+                "copies refused",
+                one.duplicates_refused,
+                "copies enqueued",
+                self.copies,
+            ),
+            (
+                "notification.created enqueued",
+                two.enqueued,
+                "notifications",
+                two.caused,
+            ),
+            (
+                "notification.created dispatched",
+                two.dispatched,
+                "enqueued",
+                two.enqueued,
+            ),
         ];
         let zero = zero.into_iter().filter(|(_, count)| *count != 0);
         let zero = zero.map(|(what, count)| format!("{} {what}: must be 0", grouped(count)));
@@ -92,7 +130,10 @@ impl Ledger {
         let equal = equal.map(|(what, one, than, other)| {
             format!("{} {what}, but {} {than}", grouped(one), grouped(other))
         });
-        let stuck = self.stuck.iter().map(|_| "it did not become quiet".to_owned());
+        let stuck = self
+            .stuck
+            .iter()
+            .map(|_| "it did not become quiet".to_owned());
         stuck.chain(zero).chain(equal).collect()
     }
 
@@ -134,7 +175,12 @@ impl Latency {
             return Self::default();
         };
         let rank = |percent: usize| micros[(micros.len() * percent).div_ceil(100).max(1) - 1];
-        Self { p50: rank(50), p95: rank(95), p99: rank(99), max }
+        Self {
+            p50: rank(50),
+            p95: rank(95),
+            p99: rank(99),
+            max,
+        }
     }
 }
 
@@ -142,21 +188,55 @@ impl fmt::Display for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (one, two) = (&self.signed, &self.created);
         writeln!(f, "  {}", self.title)?;
-        writeln!(f, "  {} signatures on {} documents, seed {}", grouped(self.documents), grouped(self.keys), self.seed)?;
+        writeln!(
+            f,
+            "  {} signatures on {} documents, seed {}",
+            grouped(self.documents),
+            grouped(self.keys),
+            self.seed
+        )?;
         writeln!(f)?;
-        writeln!(f, "  {:<24}{:>24}{:>24}", "", "document.signed", "notification.created")?;
+        writeln!(
+            f,
+            "  {:<24}{:>24}{:>24}",
+            "", "document.signed", "notification.created"
+        )?;
         let unit = |count: i64, unit: &str| format!("{} {unit}", grouped(count));
         let rows: [(&str, String, String); 10] = [
-            ("caused by", unit(one.caused, "signed"), unit(two.caused, "notified")),
+            (
+                "caused by",
+                unit(one.caused, "signed"),
+                unit(two.caused, "notified"),
+            ),
             ("enqueued", grouped(one.enqueued), grouped(two.enqueued)),
-            ("dispatched", grouped(one.dispatched), grouped(two.dispatched)),
+            (
+                "dispatched",
+                grouped(one.dispatched),
+                grouped(two.dispatched),
+            ),
             ("delivered", grouped(one.delivered), grouped(two.delivered)),
-            ("duplicates refused", grouped(one.duplicates_refused), grouped(two.duplicates_refused)),
-            ("took effect", unit(one.effects, "notified"), unit(two.effects, "mailed")),
+            (
+                "duplicates refused",
+                grouped(one.duplicates_refused),
+                grouped(two.duplicates_refused),
+            ),
+            (
+                "took effect",
+                unit(one.effects, "notified"),
+                unit(two.effects, "mailed"),
+            ),
             ("lost", grouped(one.lost), grouped(two.lost)),
             ("doubled", grouped(one.doubled), grouped(two.doubled)),
-            ("out of order", grouped(one.out_of_order), grouped(two.out_of_order)),
-            ("from a rollback", grouped(one.unfounded), grouped(two.unfounded)),
+            (
+                "out of order",
+                grouped(one.out_of_order),
+                grouped(two.out_of_order),
+            ),
+            (
+                "from a rollback",
+                grouped(one.unfounded),
+                grouped(two.unfounded),
+            ),
         ];
         for (name, left, right) in rows {
             writeln!(f, "  {name:<24}{left:>24}{right:>24}")?;
@@ -164,12 +244,33 @@ impl fmt::Display for Ledger {
         writeln!(f)?;
         let Latency { p50, p95, p99, max } = self.latency;
         let ms = |micros: i64| format!("{:.1} ms", micros as f64 / 1000.0);
-        writeln!(f, "  commit to effect        p50 {}   p95 {}   p99 {}   max {}", ms(p50), ms(p95), ms(p99), ms(max))?;
-        writeln!(f, "    by the database's clock: from the signature's row, written just before its")?;
-        writeln!(f, "    transaction commits, to the notification's row, written in the consumer's")?;
-        writeln!(f, "  workers killed          {} by SIGKILL, and started again", self.kills)?;
+        writeln!(
+            f,
+            "  commit to effect        p50 {}   p95 {}   p99 {}   max {}",
+            ms(p50),
+            ms(p95),
+            ms(p99),
+            ms(max)
+        )?;
+        writeln!(
+            f,
+            "    by the database's clock: from the signature's row, written just before its"
+        )?;
+        writeln!(
+            f,
+            "    transaction commits, to the notification's row, written in the consumer's"
+        )?;
+        writeln!(
+            f,
+            "  workers killed          {} by SIGKILL, and started again",
+            self.kills
+        )?;
         if self.foreign > 0 {
-            writeln!(f, "  not of this run         {} notifications: other databases use this broker", grouped(self.foreign))?;
+            writeln!(
+                f,
+                "  not of this run         {} notifications: other databases use this broker",
+                grouped(self.foreign)
+            )?;
         }
         writeln!(f)?;
         let violations = self.violations();
@@ -177,7 +278,9 @@ impl fmt::Display for Ledger {
             return write!(f, "  Nothing lost, nothing doubled, nothing out of order.");
         }
         write!(f, "  THE ACCOUNT DOES NOT HOLD:")?;
-        violations.iter().try_for_each(|violation| write!(f, "\n  - {violation}"))
+        violations
+            .iter()
+            .try_for_each(|violation| write!(f, "\n  - {violation}"))
     }
 }
 
@@ -207,9 +310,25 @@ mod tests {
     #[test]
     fn percentiles_are_values_that_occurred() {
         assert_eq!(Latency::of(vec![]), Latency::default());
-        assert_eq!(Latency::of(vec![7]), Latency { p50: 7, p95: 7, p99: 7, max: 7 });
+        assert_eq!(
+            Latency::of(vec![7]),
+            Latency {
+                p50: 7,
+                p95: 7,
+                p99: 7,
+                max: 7
+            }
+        );
         let hundred = Latency::of((1..=100).rev().collect());
-        assert_eq!(hundred, Latency { p50: 50, p95: 95, p99: 99, max: 100 });
+        assert_eq!(
+            hundred,
+            Latency {
+                p50: 50,
+                p95: 95,
+                p99: 99,
+                max: 100
+            }
+        );
     }
 
     #[test]

@@ -38,7 +38,9 @@ fn main() -> ExitCode {
     let outcome = match flags.command {
         Some(Command::Worker) => {
             log_to(std::io::stderr);
-            actix::System::new().block_on(worker()).map(|()| ExitCode::SUCCESS)
+            actix::System::new()
+                .block_on(worker())
+                .map(|()| ExitCode::SUCCESS)
         }
         None => {
             let progress = Progress::new();
@@ -88,8 +90,9 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
 async fn worker() -> Result<(), JobError> {
     let mut order = String::new();
     std::io::stdin().lock().read_line(&mut order)?;
-    let order: Order = serde_json::from_str(&order)
-        .map_err(|_| JobError::Usage("a worker is started by a main job, not by hand".to_owned()))?;
+    let order: Order = serde_json::from_str(&order).map_err(|_| {
+        JobError::Usage("a worker is started by a main job, not by hand".to_owned())
+    })?;
     let (ended, end) = oneshot::channel();
     std::thread::spawn(move || {
         // Whatever comes is not for us; an error is an end too.

@@ -29,14 +29,27 @@ impl Progress {
     pub(crate) fn new() -> Self {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let bar = |name: &'static str, colour: &str| {
-            let template =
-                format!("  {{prefix:<9}} {{bar:48.{colour}/238}} {{human_pos:>9}} / {{human_len:<9}} {{msg}}");
-            let style = ProgressStyle::with_template(&template).expect("the template is well-formed");
-            let bar = ProgressBar::new(0).with_style(style.progress_chars("━╸━")).with_prefix(name);
+            let template = format!(
+                "  {{prefix:<9}} {{bar:48.{colour}/238}} {{human_pos:>9}} / {{human_len:<9}} {{msg}}"
+            );
+            let style =
+                ProgressStyle::with_template(&template).expect("the template is well-formed");
+            let bar = ProgressBar::new(0)
+                .with_style(style.progress_chars("━╸━"))
+                .with_prefix(name);
             bars.add(bar)
         };
-        let (signed, notified, mailed) = (bar("signed", "cyan"), bar("notified", "blue"), bar("mailed", "magenta"));
-        Self { bars, signed, notified, mailed }
+        let (signed, notified, mailed) = (
+            bar("signed", "cyan"),
+            bar("notified", "blue"),
+            bar("mailed", "magenta"),
+        );
+        Self {
+            bars,
+            signed,
+            notified,
+            mailed,
+        }
     }
 
     /// Draws the bars from now on.
@@ -54,7 +67,8 @@ impl Progress {
         self.notified.set_position(reached.notified);
         self.mailed.set_position(reached.mailed);
         let elapsed = self.signed.elapsed();
-        self.mailed.set_message(format!("{:.1} s", Duration::as_secs_f64(&elapsed)));
+        self.mailed
+            .set_message(format!("{:.1} s", Duration::as_secs_f64(&elapsed)));
     }
 
     /// Removes the bars.

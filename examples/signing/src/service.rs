@@ -56,7 +56,7 @@ pub(crate) async fn sign(
     request_id: i64,
 ) -> Result<MessageId, SignError> {
     // The document's row is locked from here to the commit, so signatures are numbered in the order of their commits.
-    let number = diesel::insert_into(documents::table)
+    let number: i64 = diesel::insert_into(documents::table)
         .values((documents::id.eq(document_id), documents::signatures.eq(1)))
         .on_conflict(documents::id)
         .do_update()
@@ -86,7 +86,7 @@ pub(crate) async fn sign(
 
 /// Writes the notification of one signature into the document's feed, and says so.
 async fn notify(message: DocumentSigned, tx: &mut Tx<'_, Db>) -> Result<(), Failure> {
-    let entry = diesel::insert_into(feeds::table)
+    let entry: i64 = diesel::insert_into(feeds::table)
         .values((
             feeds::document_id.eq(message.document_id),
             feeds::entries.eq(1),
@@ -116,7 +116,7 @@ async fn notify(message: DocumentSigned, tx: &mut Tx<'_, Db>) -> Result<(), Fail
 
 /// Puts a notification into the mailbox of the document's owner.
 async fn post(message: NotificationCreated, tx: &mut Tx<'_, Db>) -> Result<(), Failure> {
-    let place = diesel::insert_into(mailboxes::table)
+    let place: i64 = diesel::insert_into(mailboxes::table)
         .values((
             mailboxes::document_id.eq(message.document_id),
             mailboxes::mails.eq(1),

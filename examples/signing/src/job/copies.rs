@@ -42,7 +42,11 @@ impl Job {
             for copy in departed {
                 let message = signatures::table
                     .find(copy.request_id)
-                    .select((signatures::document_id, signatures::request_id, signatures::number))
+                    .select((
+                        signatures::document_id,
+                        signatures::request_id,
+                        signatures::number,
+                    ))
                     .first(tx)
                     .await?;
                 tx.enqueue_envelope(copy_of(&message, &copy.message_id)?)?;
@@ -64,6 +68,8 @@ fn copy_of(message: &DocumentSigned, message_id: &str) -> Result<Envelope, JobEr
         message_type: DocumentSigned::TYPE.to_owned(),
         source,
     })?;
-    envelope.id = message_id.parse::<MessageId>().expect("the run wrote a message id");
+    envelope.id = message_id
+        .parse::<MessageId>()
+        .expect("the run wrote a message id");
     Ok(envelope)
 }

@@ -72,11 +72,14 @@ impl Job {
         loop {
             let without: Vec<i64> = self
                 .transaction(async |tx| {
-                    let drawn = run_lines::table
-                        .filter(run_lines::document_id.eq(documents::id))
-                        .filter(run_lines::round.eq(round));
-                    let without = documents::table.filter(diesel::dsl::not(diesel::dsl::exists(drawn)));
-                    Ok(without.select(documents::id).limit(LINES_AT_ONCE).load(tx).await?)
+                    let drawn = run_lines::table.filter(run_lines::round.eq(round));
+                    let without = documents::table
+                        .filter(documents::id.ne_all(drawn.select(run_lines::document_id)));
+                    Ok(without
+                        .select(documents::id)
+                        .limit(LINES_AT_ONCE)
+                        .load(tx)
+                        .await?)
                 })
                 .await?;
             if without.is_empty() {
@@ -100,7 +103,10 @@ impl Job {
                     .execute(tx)
                     .await?;
                 if new == 1 {
-                    tx.enqueue(&LineDrawn { document_id: *document_id, round })?;
+                    tx.enqueue(&LineDrawn {
+                        document_id: *document_id,
+                        round,
+                    })?;
                 }
             }
             Ok(())

@@ -43,7 +43,11 @@ const LEASE_TTL: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs the main job on a database and a broker, or goes on with it; returns its ledger.
-pub(crate) async fn run(flags: &Flags, database: &str, progress: &Progress) -> Result<Ledger, JobError> {
+pub(crate) async fn run(
+    flags: &Flags,
+    database: &str,
+    progress: &Progress,
+) -> Result<Ledger, JobError> {
     let posta = Posta::<Db>::builder(database, Broker::from_url(&flags.broker)?)
         .migrate_at_start(true)
         .lease_ttl(LEASE_TTL)
@@ -87,7 +91,10 @@ async fn run_on(
         }
         if let Err(JobError::Stuck(stuck)) = outcome {
             let ledger = job.tally(&flags.broker).await?;
-            return Ok(Ledger { stuck: Some(stuck), ..ledger });
+            return Ok(Ledger {
+                stuck: Some(stuck),
+                ..ledger
+            });
         }
         outcome?;
     }
@@ -129,7 +136,9 @@ impl Job {
             if let Ok(reached) = self.reached().await {
                 match began {
                     true => self.progress.show(reached),
-                    false => self.progress.begin(self.run.documents.unsigned_abs(), reached),
+                    false => self
+                        .progress
+                        .begin(self.run.documents.unsigned_abs(), reached),
                 }
                 began = true;
                 if reached != last.0 {
@@ -150,7 +159,10 @@ impl Job {
             None => false,
         };
         if killed {
-            self.progress.say(format!("the {} worker was killed (SIGKILL) and is started again", role.name()));
+            self.progress.say(format!(
+                "the {} worker was killed (SIGKILL) and is started again",
+                role.name()
+            ));
             self.count_kill().await?;
         }
         Ok(())
@@ -167,7 +179,8 @@ impl Job {
             match self.posta.transaction(async |tx| work(tx).await).await {
                 Err(error) if error.is_transient::<Db>() && began.elapsed() < self.patience => {
                     if !error.is_contention::<Db>() && !self.outage.replace(true) {
-                        self.progress.say(format!("waiting for the database: {}", error.chain()));
+                        self.progress
+                            .say(format!("waiting for the database: {}", error.chain()));
                     }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(1));

@@ -2,6 +2,7 @@ use diesel::prelude::*;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 
 use super::super::SCHEMA;
+use super::super::service::documents;
 use super::Job;
 use crate::error::JobError;
 use crate::flags::Flags;
@@ -13,6 +14,7 @@ diesel::table! { run_copies (request_id) { request_id -> BigInt, message_id -> T
 diesel::table! { run_lines (document_id, round) {
     document_id -> BigInt, round -> BigInt, notified -> BigInt, mailed -> BigInt,
 } }
+diesel::allow_tables_to_appear_in_same_query!(run_lines, documents);
 
 /// Numbers of one run share these bits; the seed stands above them, so that the numbers of two runs are never the same.
 const NUMBER_BITS: u32 = 32;
@@ -32,8 +34,7 @@ pub(super) struct Run {
     pub(super) duplicates: i64,
     /// What the choice of documents follows from.
     pub(super) seed: i64,
-    /// Workers killed so far.
-    pub(super) kills: i64,
+    _kills: i64,
     /// The number of documents for which the run has come to its end before; 0 if it never has.
     finished: i64,
 }
@@ -62,7 +63,8 @@ impl Run {
     /// Which document the `n`-th request is about.
     pub(super) fn document(&self, n: i64) -> i64 {
         // SplitMix64: the same for the same seed, and spread evenly.
-        let mut x = (self.seed as u64 ^ n as u64).wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(n as u64));
+        let mut x = (self.seed as u64 ^ n as u64)
+            .wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(n as u64));
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         self.request(1 + ((x ^ (x >> 31)) % self.keys as u64) as i64)
@@ -77,7 +79,8 @@ impl Run {
 impl Job {
     /// Creates the service's and the run's tables, if they are not there.
     pub(super) async fn create_tables(&self) -> Result<(), JobError> {
-        self.transaction(async |tx| Ok(tx.batch_execute(SCHEMA).await?)).await
+        self.transaction(async |tx| Ok(tx.batch_execute(SCHEMA).await?))
+            .await
     }
 
     /// Reads what the run is to do, or writes it down.
@@ -125,7 +128,10 @@ impl Job {
     /// Counts a worker that was killed.
     pub(super) async fn count_kill(&self) -> Result<(), JobError> {
         self.transaction(async |tx| {
-            diesel::update(run::table).set(run::kills.eq(run::kills + 1)).execute(tx).await?;
+            diesel::update(run::table)
+                .set(run::kills.eq(run::kills + 1))
+                .execute(tx)
+                .await?;
             Ok(())
         })
         .await
@@ -134,7 +140,10 @@ impl Job {
     /// Writes down that all is done.
     pub(super) async fn finish(&self) -> Result<(), JobError> {
         self.transaction(async |tx| {
-            diesel::update(run::table).set(run::finished.eq(self.run.documents)).execute(tx).await?;
+            diesel::update(run::table)
+                .set(run::finished.eq(self.run.documents))
+                .execute(tx)
+                .await?;
             Ok(())
         })
         .await
@@ -148,7 +157,10 @@ mod tests {
     #[test]
     fn copies_are_exactly_so_many_percent() {
         for duplicates in [0, 1, 5, 33, 99, 100] {
-            let run = Run { duplicates, ..Run::default() };
+            let run = Run {
+                duplicates,
+                ..Run::default()
+            };
             let copies = (1..=2000).filter(|n| run.has_copy(*n)).count();
             assert_eq!(copies as i64, 2000 * duplicates / 100);
         }
@@ -156,10 +168,17 @@ mod tests {
 
     #[test]
     fn every_document_gets_its_part() {
-        let run = Run { keys: 10, seed: 7, ..Run::default() };
+        let run = Run {
+            keys: 10,
+            seed: 7,
+            ..Run::default()
+        };
         let mut counts = std::collections::BTreeMap::new();
         (1..=1000).for_each(|n| *counts.entry(run.document(n)).or_insert(0) += 1);
         assert_eq!(counts.len(), 10);
-        assert!(counts.values().all(|count| (50..200).contains(count)), "{counts:?}");
+        assert!(
+            counts.values().all(|count| (50..200).contains(count)),
+            "{counts:?}"
+        );
     }
 }

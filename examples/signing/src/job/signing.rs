@@ -6,9 +6,9 @@ use diesel_async::RunQueryDsl;
 
 use super::super::SIGNERS;
 use super::super::service::{SignError, sign};
+use super::Job;
 use super::records::run_copies;
 use super::tally::Number;
-use super::Job;
 use crate::crew::Role;
 use crate::error::JobError;
 
@@ -20,7 +20,10 @@ impl Job {
     pub(super) async fn sign_all(&self) -> Result<(), JobError> {
         let first = self.first_unsigned().await?;
         let left = self.run.documents - first + 1;
-        let kills = [(first + left / 3, Role::Consumers), (first + left * 2 / 3, Role::Dispatcher)];
+        let kills = [
+            (first + left / 3, Role::Consumers),
+            (first + left * 2 / 3, Role::Dispatcher),
+        ];
         let next = Cell::new(first);
         let signer = async || {
             while next.get() <= self.run.documents {
@@ -48,7 +51,10 @@ impl Job {
                     SELECT MIN(c.id) + 1 AS value
                     FROM (SELECT $1 AS id UNION ALL SELECT request_id FROM signatures) c
                     WHERE NOT EXISTS (SELECT 1 FROM signatures s WHERE s.request_id = c.id + 1)";
-                Ok(diesel::sql_query(query).bind::<BigInt, _>(zero).get_result(tx).await?)
+                Ok(diesel::sql_query(query)
+                    .bind::<BigInt, _>(zero)
+                    .get_result(tx)
+                    .await?)
             })
             .await?;
         Ok(unsigned.value - zero)

@@ -36,12 +36,24 @@ const WAITING: &str = "
 impl Job {
     /// What waits where, and which actors of this process miss what.
     pub(super) async fn what_is_stuck(&self) -> String {
-        let mut lines = vec![format!("nothing has moved for {} s:", self.patience.as_secs())];
+        let mut lines = vec![format!(
+            "nothing has moved for {} s:",
+            self.patience.as_secs()
+        )];
         match self.waiting().await {
-            Ok(waiting) if waiting.is_empty() => lines.push("outbox, queue and retry table are empty".to_owned()),
+            Ok(waiting) if waiting.is_empty() => {
+                lines.push("outbox, queue and retry table are empty".to_owned())
+            }
             Ok(waiting) => lines.extend(waiting.into_iter().map(|waiting| {
-                let Waiting { place, message_type, rows, error } = waiting;
-                let error = error.map(|error| format!(", last error: {error}")).unwrap_or_default();
+                let Waiting {
+                    place,
+                    message_type,
+                    rows,
+                    error,
+                } = waiting;
+                let error = error
+                    .map(|error| format!(", last error: {error}"))
+                    .unwrap_or_default();
                 format!("{place}: {rows} of {message_type}{error}")
             })),
             Err(error) => lines.push(format!("the database: {}", error.chain())),
@@ -49,7 +61,9 @@ impl Job {
         match self.posta.status().await {
             Ok(status) => lines.push(format!(
                 "outbox: {} rows, {} of them on hold, the oldest for {:?}",
-                status.outbox.rows, status.outbox.held, status.oldest_pending()
+                status.outbox.rows,
+                status.outbox.held,
+                status.oldest_pending()
             )),
             Err(error) => lines.push(format!("status: {error}")),
         }
@@ -63,6 +77,8 @@ impl Job {
 
     async fn waiting(&self) -> Result<Vec<Waiting>, JobError> {
         let query = sql(WAITING);
-        self.posta.transaction(async |tx| Ok(diesel::sql_query(&query).load(tx).await?)).await
+        self.posta
+            .transaction(async |tx| Ok(diesel::sql_query(&query).load(tx).await?))
+            .await
     }
 }

@@ -47,7 +47,9 @@ impl Count<'_, '_> {
     /// The number that a query of this run's ids gives.
     async fn of(&mut self, statement: &str) -> Result<i64, JobError> {
         let statement = sql(&statement.replace("{ours}", OURS));
-        let query = diesel::sql_query(statement).bind::<BigInt, _>(self.ids.0).bind::<BigInt, _>(self.ids.1);
+        let query = diesel::sql_query(statement)
+            .bind::<BigInt, _>(self.ids.0)
+            .bind::<BigInt, _>(self.ids.1);
         Ok(query.get_result::<Number>(self.tx).await?.value)
     }
 
@@ -60,10 +62,16 @@ impl Count<'_, '_> {
     /// What Posta's tables say of one message type and the consumer that takes it.
     async fn hop(&mut self, message_type: &str, consumer: &str) -> Result<Hop, JobError> {
         let dispatched = self
-            .about(message_type, "SELECT COUNT(*) AS value FROM {posta}dispatched WHERE message_type = $1")
+            .about(
+                message_type,
+                "SELECT COUNT(*) AS value FROM {posta}dispatched WHERE message_type = $1",
+            )
             .await?;
         let waiting = self
-            .about(message_type, "SELECT COUNT(*) AS value FROM {posta}outbox WHERE message_type = $1")
+            .about(
+                message_type,
+                "SELECT COUNT(*) AS value FROM {posta}outbox WHERE message_type = $1",
+            )
             .await?;
         let dead = "SELECT COUNT(*) AS value FROM {posta}dead_letter WHERE consumer IS NULL AND message_type = $1";
         let dead = self.about(message_type, dead).await?;
@@ -72,7 +80,9 @@ impl Count<'_, '_> {
         let handled = sql("
             SELECT COUNT(*) AS value FROM {posta}inbox WHERE consumer = $1
             AND message_id IN (SELECT message_id FROM {posta}dispatched WHERE message_type = $2)");
-        let handled = diesel::sql_query(handled).bind::<Text, _>(consumer).bind::<Text, _>(message_type);
+        let handled = diesel::sql_query(handled)
+            .bind::<Text, _>(consumer)
+            .bind::<Text, _>(message_type);
         let handled = handled.get_result::<Number>(self.tx).await?.value;
         let copies = dispatched - messages;
         Ok(Hop {
@@ -87,8 +97,12 @@ impl Count<'_, '_> {
     /// Signatures, against notifications.
     async fn signed(&mut self) -> Result<Hop, JobError> {
         let mut hop = self.hop("document.signed", "notifications").await?;
-        hop.caused = self.of("SELECT COUNT(*) AS value FROM signatures WHERE {ours}").await?;
-        hop.effects = self.of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}").await?;
+        hop.caused = self
+            .of("SELECT COUNT(*) AS value FROM signatures WHERE {ours}")
+            .await?;
+        hop.effects = self
+            .of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}")
+            .await?;
         let distinct = "SELECT COUNT(DISTINCT request_id) AS value FROM notifications WHERE {ours}";
         hop.doubled = hop.effects - self.of(distinct).await?;
         let lost = "
@@ -112,13 +126,18 @@ impl Count<'_, '_> {
     /// Notifications, against mails.
     async fn created(&mut self) -> Result<Hop, JobError> {
         let mut hop = self.hop("notification.created", "mailbox").await?;
-        hop.caused = self.of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}").await?;
-        hop.effects = self.of("SELECT COUNT(*) AS value FROM mails WHERE {ours}").await?;
+        hop.caused = self
+            .of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}")
+            .await?;
+        hop.effects = self
+            .of("SELECT COUNT(*) AS value FROM mails WHERE {ours}")
+            .await?;
         let distinct = "
             SELECT COUNT(*) AS value
             FROM (SELECT DISTINCT document_id, entry FROM mails WHERE {ours}) m";
         hop.doubled = hop.effects - self.of(distinct).await?;
-        let same = "m.document_id = n.document_id AND m.entry = n.entry AND m.request_id = n.request_id";
+        let same =
+            "m.document_id = n.document_id AND m.entry = n.entry AND m.request_id = n.request_id";
         let lost = "
             SELECT COUNT(*) AS value FROM notifications n WHERE {ours}
             AND NOT EXISTS (SELECT 1 FROM mails m WHERE {same})";
@@ -140,14 +159,20 @@ impl Count<'_, '_> {
             SELECT n.written_at - s.signed_at AS value
             FROM notifications n JOIN signatures s ON s.request_id = n.request_id";
         let micros: Vec<Number> = diesel::sql_query(query).load(self.tx).await?;
-        Ok(Latency::of(micros.into_iter().map(|number| number.value).collect()))
+        Ok(Latency::of(
+            micros.into_iter().map(|number| number.value).collect(),
+        ))
     }
 
     /// Rows that would still become something.
     async fn left(&mut self) -> Result<i64, JobError> {
         let mut left = 0;
         for table in ["outbox", "queue", "retry", "dead_letter"] {
-            left += self.of(&format!("SELECT COUNT(*) AS value FROM {{posta}}{table} WHERE $1 <= $2")).await?;
+            left += self
+                .of(&format!(
+                    "SELECT COUNT(*) AS value FROM {{posta}}{table} WHERE $1 <= $2"
+                ))
+                .await?;
         }
         Ok(left)
     }
@@ -155,7 +180,10 @@ impl Count<'_, '_> {
 
 /// A copy that took effect was not refused.
 fn refusing_only_what_had_no_effect(hop: Hop) -> Hop {
-    Hop { duplicates_refused: (hop.duplicates_refused - hop.doubled).max(0), ..hop }
+    Hop {
+        duplicates_refused: (hop.duplicates_refused - hop.doubled).max(0),
+        ..hop
+    }
 }
 
 impl Job {
@@ -166,7 +194,10 @@ impl Job {
             broker => format!("{}, and the broker {}", Db::NAME, shown(broker)),
         };
         self.transaction(async |tx| {
-            let mut count = Count { tx, ids: self.run.ids() };
+            let mut count = Count {
+                tx,
+                ids: self.run.ids(),
+            };
             let copies = "SELECT COUNT(*) AS value FROM run_copies WHERE enqueued = 1 AND {ours}";
             let foreign = "SELECT COUNT(*) AS value FROM notifications WHERE NOT ({ours})";
             Ok(Ledger {
@@ -179,7 +210,9 @@ impl Job {
                 copies: count.of(copies).await?,
                 left: count.left().await?,
                 foreign: count.of(foreign).await?,
-                kills: count.about("", "SELECT kills AS value FROM run WHERE $1 = ''").await?,
+                kills: count
+                    .of("SELECT kills AS value FROM run WHERE $1 <= $2")
+                    .await?,
                 latency: count.latency().await?,
                 stuck: None,
             })
@@ -191,7 +224,10 @@ impl Job {
     pub(super) async fn reached(&self) -> Result<Reached, JobError> {
         self.posta
             .transaction(async |tx| {
-                let mut count = Count { tx, ids: self.run.ids() };
+                let mut count = Count {
+                    tx,
+                    ids: self.run.ids(),
+                };
                 let rest = "
                     SELECT (SELECT COUNT(*) FROM run_copies WHERE enqueued = 1)
                          + (SELECT COUNT(*) FROM run_lines)
@@ -199,9 +235,18 @@ impl Job {
                          + (SELECT COUNT(*) FROM {posta}dispatched) AS value
                     WHERE $1 <= $2";
                 Ok(Reached {
-                    signed: count.of("SELECT COUNT(*) AS value FROM signatures WHERE {ours}").await?.unsigned_abs(),
-                    notified: count.of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}").await?.unsigned_abs(),
-                    mailed: count.of("SELECT COUNT(*) AS value FROM mails WHERE {ours}").await?.unsigned_abs(),
+                    signed: count
+                        .of("SELECT COUNT(*) AS value FROM signatures WHERE {ours}")
+                        .await?
+                        .unsigned_abs(),
+                    notified: count
+                        .of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}")
+                        .await?
+                        .unsigned_abs(),
+                    mailed: count
+                        .of("SELECT COUNT(*) AS value FROM mails WHERE {ours}")
+                        .await?
+                        .unsigned_abs(),
                     rest: count.of(rest).await?.unsigned_abs(),
                 })
             })
@@ -213,8 +258,13 @@ impl Job {
         loop {
             let waiting = self
                 .transaction(async |tx| {
-                    let mut count = Count { tx, ids: self.run.ids() };
-                    count.of("SELECT COUNT(*) AS value FROM {posta}outbox WHERE $1 <= $2").await
+                    let mut count = Count {
+                        tx,
+                        ids: self.run.ids(),
+                    };
+                    count
+                        .of("SELECT COUNT(*) AS value FROM {posta}outbox WHERE $1 <= $2")
+                        .await
                 })
                 .await?;
             if waiting == 0 {

@@ -8,7 +8,8 @@ use crate::error::JobError;
 
 /// Runs a worker until `end` comes, then lets it drain.
 pub(crate) async fn work(order: Order, end: oneshot::Receiver<()>) -> Result<(), JobError> {
-    let mut builder = Posta::<Db>::builder(&order.database, Broker::from_url(&order.broker)?).lease_ttl(LEASE_TTL);
+    let mut builder = Posta::<Db>::builder(&order.database, Broker::from_url(&order.broker)?)
+        .lease_ttl(LEASE_TTL);
     if order.role == Role::Consumers {
         for consumer in lines::consumers() {
             builder = builder.consumer(consumer);
