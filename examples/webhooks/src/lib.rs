@@ -29,3 +29,23 @@
 //! 4. Where the program chooses, match once: [`Running::start`] is that place.
 //!
 //! clippy asks about a file that is mounted twice (`duplicate_mod`); here it is meant, and the two mounts say so.
+
+mod chain;
+mod delivery;
+pub mod message;
+mod options;
+pub mod postgres;
+mod report;
+mod running;
+mod sender;
+mod signature;
+pub mod sqlite;
+
+pub use chain::{Chain, Tally, expected};
+pub use delivery::Delivery;
+pub use message::WebhookReceived;
+pub use options::{BODY_BYTES_MAX, Options};
+pub use report::Report;
+pub use running::{Running, verify};
+pub use sender::{Answers, Sender};
+pub use signature::{EmptySecret, Secrets};
