@@ -93,8 +93,12 @@ CREATE TABLE {posta}retry (
     CONSTRAINT retry_only_keys_wait CHECK (due_at IS NOT NULL OR ordering_key IS NOT NULL)
 );
 
-CREATE INDEX retry_key ON {posta}retry (consumer, ordering_key, position) WHERE ordering_key IS NOT NULL;
+-- The first of a key, and whether a key is on hold.
+CREATE INDEX retry_key ON {posta}retry (consumer, slot, ordering_key, position) WHERE ordering_key IS NOT NULL;
+-- Whose time has come.
 CREATE INDEX retry_due ON {posta}retry (consumer, slot, due_at) WHERE due_at IS NOT NULL;
+-- The keys that have successors, to find those whose head is gone.
+CREATE INDEX retry_waiting ON {posta}retry (consumer, slot, ordering_key, position) WHERE due_at IS NULL;
 
 -- Messages that are set aside. Every part as it was found, valid or not.
 CREATE TABLE {posta}dead_letter (

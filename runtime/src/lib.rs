@@ -25,8 +25,8 @@ pub use message::{Codec, Envelope, Json, Message, MessageId, OrderingKey, Slot};
 pub use operations::{Builder, Posta};
 pub use outbox::Outbox;
 pub use posta_macros::{Consumer, Message};
-//X #[cfg(feature = "postgres")]
-//X pub use store::Postgres;
+#[cfg(feature = "postgres")]
+pub use store::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::Sqlite;
 pub use store::{Database, Tables, Tx};

@@ -3,8 +3,14 @@
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod guarantees;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod postgres;
 #[cfg(test)]
 mod rabbitmq;
 #[cfg(test)]
 mod sqlite;
+#[cfg(test)]
+mod world;

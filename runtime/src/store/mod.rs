@@ -41,8 +41,8 @@ pub use inbox::{Admission, InboxStore};
 pub use lease::{Fence, Grant, LeaseStore, MemberId, Resource};
 pub use migration::{AppliedMigration, MigrationStore};
 pub use outbox::{Backlog, FailedRow, OutboxRow, OutboxStore, RowId};
-//X #[cfg(feature = "postgres")]
-//X pub use postgres::{Postgres, PostgresStore};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresStore};
 pub use queue::{QueueRow, QueueStore};
 pub use retry::{HeldRow, NewHold, RetryStore};
 pub use session::Session;

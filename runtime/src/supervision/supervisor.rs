@@ -85,9 +85,9 @@ impl Supervisor {
         }
         if self.children.values().all(|child| child.finished) {
             // A receiver that is gone no longer wants to know.
-            self.waiting
-                .drain(..)
-                .for_each(|waiting| drop(waiting.send(())));
+            for waiting in self.waiting.drain(..) {
+                let _ = waiting.send(());
+            }
         }
     }
 }

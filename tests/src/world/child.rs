@@ -6,7 +6,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use posta::{Broker, Posta, Postgres, Sqlite, Tables};
+use posta::{Broker, Posta, Sqlite, Tables};
 
 use super::service::{Calls, echoes_consumer, effects_consumer, enqueue, quick};
 use super::{TestDatabase, World};
@@ -102,7 +102,7 @@ impl Drop for Service {
 fn run_when_asked() {
     match std::env::var(ROLE).as_deref() {
         Ok("sqlite") => run::<Sqlite>(),
-        Ok("postgres") => run::<Postgres>(),
+        Ok("postgres") => run::<posta::Postgres>(),
         Ok(other) => panic!("no such child: {other:?}"),
         Err(_) => {}
     }

@@ -113,11 +113,16 @@ macro_rules! test_database {
     };
 }
 
+async fn fresh_file() -> (String, Tables, harness::sqlite::SqliteFile) {
+    let file = harness::sqlite::SqliteFile::absent();
+    (file.url(), Tables::default(), file)
+}
+
 test_database!(
     Sqlite,
     "sqlite",
-    harness::sqlite::Guard,
-    harness::sqlite::fresh(),
+    harness::sqlite::SqliteFile,
+    fresh_file(),
     "INSERT INTO effect (consumer, key, number, message_id, payload) VALUES (?, ?, ?, ?, ?)",
     "SELECT consumer, key, number, message_id, payload FROM effect WHERE consumer = ? ORDER BY position"
 );

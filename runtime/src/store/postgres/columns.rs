@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use diesel::data_types::PgTimestamp;
+use diesel::sql_types::{Binary, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use serde_json::value::RawValue;
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::message::{Envelope, Malformed, RawMessage};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// The eight columns of a message, in the order in which every statement here returns them: id, type, version, key, headers
+/// (as text), content type, payload, time of enqueueing.
+pub(super) type MessageColumns = (
+    SqlUuid,
+    Text,
+    Integer,
+    Nullable<Text>,
+    Text,
+    Text,
+    Binary,
+    Nullable<Timestamptz>,
+);
+
+/// A message as those columns give it.
+pub(super) type MessageRow = (
+    Uuid,
+    String,
+    i32,
+    Option<String>,
+    String,
+    String,
+    Vec<u8>,
+    Option<PgTimestamp>,
+);
+
+/// PostgreSQL counts time from here.
+const EPOCH: OffsetDateTime = datetime!(2000-01-01 0:00 UTC);
+
+/// The envelope of a row that plain SQL may have written.
+pub(super) fn parsed(row: MessageRow) -> Result<Envelope, Malformed> {
+    let (id, message_type, version, key, headers, content_type, payload, enqueued_at) = row;
+    let mut raw = RawMessage {
+        id: Some(id.to_string()),
+        message_type: Some(message_type),
+        version: Some(i64::from(version)),
+        key,
+        headers: BTreeMap::new(),
+        content_type: Some(content_type),
+        payload: Bytes::from(payload),
+        enqueued_at: enqueued_at.and_then(instant),
+    };
+    match texts(&headers) {
+        Ok(texts) => {
+            raw.headers = texts;
+            raw.parse()
+        }
+        Err(error) => Err(Malformed {
+            reason: format!("headers: {error}"),
+            raw: Box::new(raw),
+        }),
+    }
+}
+
+/// The envelope of a row that only Posta writes: anything malformed there is corruption.
+pub(super) fn trusted(row: MessageRow, operation: &'static str) -> Result<Envelope, StoreError> {
+    parsed(row)
+        .map_err(|malformed| StoreError::new(operation, StoreErrorKind::Corrupt, malformed.reason))
+}
+
+/// A JSON object's members as texts: strings as they are, anything else as its JSON.
+fn texts(headers: &str) -> Result<BTreeMap<String, String>, serde_json::Error> {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(headers)?;
+    let text = |value: &RawValue| {
+        let value = value.get();
+        if value.starts_with('"') {
+            serde_json::from_str(value)
+        } else {
+            Ok(value.to_owned())
+        }
+    };
+    members
+        .into_iter()
+        .map(|(name, value)| Ok((name, text(value)?)))
+        .collect()
+}
+
+/// A point in time that `time` can hold: none for PostgreSQL's infinities and years beyond 9999.
+fn instant(PgTimestamp(micros): PgTimestamp) -> Option<OffsetDateTime> {
+    EPOCH.checked_add(Duration::microseconds(micros))
+}
+
+/// A point in time as PostgreSQL holds it.
+pub(super) fn timestamp(instant: OffsetDateTime) -> Option<PgTimestamp> {
+    i64::try_from((instant - EPOCH).whole_microseconds())
+        .ok()
+        .map(PgTimestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_values_that_are_no_texts_are_their_json() {
+        let texts = texts(r#"{"a": "x\u00e9", "n": 1e999, "o": {"b": [true]}}"#).unwrap();
+        assert_eq!(texts["a"], "xé");
+        assert_eq!(texts["n"], "1e999");
+        assert_eq!(texts["o"], r#"{"b": [true]}"#);
+    }
+
+    #[test]
+    fn infinity_is_no_instant() {
+        assert_eq!(instant(PgTimestamp(i64::MAX)), None);
+        assert_eq!(instant(PgTimestamp(i64::MIN)), None);
+        let now = OffsetDateTime::from_unix_timestamp(1_700_000_000).unwrap();
+        assert_eq!(timestamp(now).and_then(instant), Some(now));
+    }
+}

@@ -1,0 +1,34 @@
+use super::dead_letter::DeadLetterTexts;
+use super::inbox::InboxTexts;
+use super::lease::LeaseTexts;
+use super::migration::MigrationTexts;
+use super::outbox::OutboxTexts;
+use super::queue::QueueTexts;
+use super::retry::RetryTexts;
+use crate::store::Tables;
+
+/// The text of every statement, with the names of one store's tables in it: made once.
+#[derive(Debug)]
+pub(super) struct Texts {
+    pub(super) outbox: OutboxTexts,
+    pub(super) queue: QueueTexts,
+    pub(super) inbox: InboxTexts,
+    pub(super) retry: RetryTexts,
+    pub(super) dead_letter: DeadLetterTexts,
+    pub(super) lease: LeaseTexts,
+    pub(super) migration: MigrationTexts,
+}
+
+impl Texts {
+    pub(super) fn new(tables: &Tables) -> Self {
+        Self {
+            outbox: OutboxTexts::new(tables),
+            queue: QueueTexts::new(tables),
+            inbox: InboxTexts::new(tables),
+            retry: RetryTexts::new(tables),
+            dead_letter: DeadLetterTexts::new(tables),
+            lease: LeaseTexts::new(tables),
+            migration: MigrationTexts::new(tables),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What only PostgreSQL has.
+
+mod smoke;
