@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use posta::{Broker, Tables};
 
 pub(crate) use self::database::TestDatabase;
+use crate::harness::rabbitmq::Vhost;
 
 /// The longest time that a test waits for something that is to come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,17 +31,21 @@ pub(crate) struct World<D: TestDatabase> {
     pub(crate) tables: Tables,
     pub(crate) broker_url: String,
     _database: D::Guard,
+    _vhost: Option<Vhost>,
 }
 
 impl<D: TestDatabase> World<D> {
     /// Makes a world with Posta's and the test's own tables in it.
     pub(crate) async fn fresh(broker: BrokerKind) -> Self {
         let (database_url, tables, guard) = D::fresh().await;
-        let broker_url = match broker {
-            BrokerKind::Database => "database".to_owned(),
-            BrokerKind::RabbitMq => unimplemented!(),
+        let (broker_url, vhost) = match broker {
+            BrokerKind::Database => ("database".to_owned(), None),
+            BrokerKind::RabbitMq => {
+                let vhost = Vhost::shared().await;
+                (vhost.url(), Some(vhost))
+            }
         };
-        let world = Self { database_url, tables, broker_url, _database: guard };
+        let world = Self { database_url, tables, broker_url, _database: guard, _vhost: vhost };
         let store = world.store();
         posta::store::MigrationStore::migrate(&store).await.expect("migrations run");
         effects::create_table::<D>(&store).await;
@@ -76,6 +81,12 @@ macro_rules! on_every_combination {
             $(#[actix_rt::test]
             async fn $name() {
                 super::$name::<posta::Sqlite>($crate::world::BrokerKind::Database).await;
+            })+
+        }
+        mod sqlite_with_rabbitmq {
+            $(#[actix_rt::test]
+            async fn $name() {
+                super::$name::<posta::Sqlite>($crate::world::BrokerKind::RabbitMq).await;
             })+
         }
     };
