@@ -50,9 +50,14 @@ impl Tally {
     /// The tally after one more delivery, and of the first one when there was none.
     #[must_use]
     pub fn add(before: Option<Self>, id: Uuid, event: &str) -> Self {
-        let (deliveries, chain) =
-            before.map_or((0, Chain::EMPTY), |before| (before.deliveries, before.chain));
-        Self { deliveries: deliveries + 1, last_event: event.to_owned(), chain: chain.then(id) }
+        let (deliveries, chain) = before.map_or((0, Chain::EMPTY), |before| {
+            (before.deliveries, before.chain)
+        });
+        Self {
+            deliveries: deliveries + 1,
+            last_event: event.to_owned(),
+            chain: chain.then(id),
+        }
     }
 }
 
@@ -68,7 +73,9 @@ pub fn expected(
 ) -> Result<BTreeMap<String, Tally>, serde_json::Error> {
     let mut tallies = BTreeMap::new();
     let mut seen = HashSet::new();
-    let counted = deliveries.iter().filter(|delivery| !ignored.contains(&delivery.event));
+    let counted = deliveries
+        .iter()
+        .filter(|delivery| !ignored.contains(&delivery.event));
     for delivery in counted.filter(|delivery| seen.insert(delivery.id)) {
         let message = WebhookReceived::of(delivery.body.clone())?;
         if let Some(repository) = message.repository {
@@ -84,7 +91,8 @@ mod tests {
     use super::*;
 
     fn chain(ids: &[u128]) -> Chain {
-        ids.iter().fold(Chain::EMPTY, |chain, id| chain.then(Uuid::from_u128(*id)))
+        ids.iter()
+            .fold(Chain::EMPTY, |chain, id| chain.then(Uuid::from_u128(*id)))
     }
 
     #[test]

@@ -41,9 +41,17 @@ impl Delivery {
             #[serde(borrow)]
             payload: &'l RawValue,
         }
-        let Line { event, delivery, payload } = serde_json::from_str(line)?;
+        let Line {
+            event,
+            delivery,
+            payload,
+        } = serde_json::from_str(line)?;
         let body = Bytes::copy_from_slice(payload.get().as_bytes());
-        Ok(Self { id: delivery, event, body })
+        Ok(Self {
+            id: delivery,
+            event,
+            body,
+        })
     }
 }
 

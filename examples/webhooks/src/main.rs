@@ -80,27 +80,58 @@ enum Instead {
 #[actix_web::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
     let arguments = Arguments::parse();
     let mut options = Options::new(secrets()?);
     match arguments.instead {
         None => {
-            let Serve { listen, place, broker, lease } = arguments.serve;
-            options = Options { listen, broker, lease: Duration::from_secs(lease), signals: true, ..options };
+            let Serve {
+                listen,
+                place,
+                broker,
+                lease,
+            } = arguments.serve;
+            options = Options {
+                listen,
+                broker,
+                lease: Duration::from_secs(lease),
+                signals: true,
+                ..options
+            };
             serve(place.of(options)).await
         }
         Some(Instead::Send { file, to }) => {
             let deliveries = read(&file)?;
             let sender = Sender::to(to, options.secrets, Duration::from_secs(60));
             let answers = sender.send_all(&deliveries, || ())?;
-            println!("accepted {}, here before {}, sent again {}", answers.accepted, answers.done, answers.failed);
+            println!(
+                "accepted {}, here before {}, sent again {}",
+                answers.accepted, answers.done, answers.failed
+            );
             Ok(ExitCode::SUCCESS)
         }
-        Some(Instead::Verify { file, place, patience }) => {
+        Some(Instead::Verify {
+            file,
+            place,
+            patience,
+        }) => {
             let deliveries = read(&file)?;
-            let report = verify(&place.of(options), &deliveries, Duration::from_secs(patience)).await?;
+            let report = verify(
+                &place.of(options),
+                &deliveries,
+                Duration::from_secs(patience),
+            )
+            .await?;
             println!("{report}");
-            Ok(if report.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if report.is_right() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
     }
 }
@@ -115,7 +146,11 @@ async fn serve(options: Options) -> anyhow::Result<ExitCode> {
 
 impl Place {
     fn of(self, options: Options) -> Options {
-        Options { database: self.database, ignored: self.ignore.into_iter().collect(), ..options }
+        Options {
+            database: self.database,
+            ignored: self.ignore.into_iter().collect(),
+            ..options
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+//! The message that goes from intake to the consumers.
+
 use bytes::Bytes;
 use posta::message::{DecodeError, EnvelopeError, Headers, KeyWriter};
 use posta::{Codec, Envelope, Message, MessageId};
@@ -47,7 +49,11 @@ impl WebhookReceived {
     ///
     /// # Errors
     /// When a part breaks one of the envelope's limits, such as a repository's name of more than 255 bytes.
-    pub fn envelope(&self, delivery: &Delivery, signature: &str) -> Result<Envelope, EnvelopeError> {
+    pub fn envelope(
+        &self,
+        delivery: &Delivery,
+        signature: &str,
+    ) -> Result<Envelope, EnvelopeError> {
         let mut envelope = Envelope::of(self)?;
         envelope.id = MessageId::from(delivery.id);
         envelope.headers.set(EVENT, &delivery.event)?;
@@ -118,7 +124,12 @@ mod tests {
     #[test]
     fn only_a_body_with_a_repository_has_a_key() {
         let key = |body| Envelope::of(&received(body).unwrap()).unwrap().key;
-        assert_eq!(key(r#"{"repository":{"full_name":"o/n"}}"#).unwrap().as_str(), "o/n");
+        assert_eq!(
+            key(r#"{"repository":{"full_name":"o/n"}}"#)
+                .unwrap()
+                .as_str(),
+            "o/n"
+        );
         assert!(key(r#"{"repository":null}"#).is_none());
         assert!(key("{}").is_none());
         assert!(received("[]").is_err());

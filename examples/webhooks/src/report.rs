@@ -36,15 +36,23 @@ impl Report {
         expected: &BTreeMap<String, Tally>,
         tallies: &BTreeMap<String, Tally>,
     ) -> Self {
-        let unique: HashMap<String, &Delivery> =
-            sent.iter().map(|delivery| (delivery.id.to_string(), delivery)).collect();
+        let unique: HashMap<String, &Delivery> = sent
+            .iter()
+            .map(|delivery| (delivery.id.to_string(), delivery))
+            .collect();
         let mut copies: HashMap<&str, u64> = HashMap::new();
         let mut altered = 0;
         for (delivery, body) in bodies {
             *copies.entry(delivery).or_default() += 1;
-            altered += u64::from(unique.get(delivery).is_none_or(|sent| sent.body != body[..]));
+            altered += u64::from(
+                unique
+                    .get(delivery)
+                    .is_none_or(|sent| sent.body != body[..]),
+            );
         }
-        let missing = unique.keys().filter(|delivery| !copies.contains_key(delivery.as_str()));
+        let missing = unique
+            .keys()
+            .filter(|delivery| !copies.contains_key(delivery.as_str()));
         let repositories = expected.keys().chain(tallies.keys());
         let mut wrong: Vec<String> = repositories
             .filter(|repository| expected.get(*repository) != tallies.get(*repository))
@@ -68,7 +76,17 @@ impl Report {
     /// Whether everything that was sent is where it must be, once, unaltered, and in order.
     #[must_use]
     pub fn is_right(&self) -> bool {
-        let Self { sent, repeated: _, stored, archived, lost, doubled, altered, repositories: _, wrong } = self;
+        let Self {
+            sent,
+            repeated: _,
+            stored,
+            archived,
+            lost,
+            doubled,
+            altered,
+            repositories: _,
+            wrong,
+        } = self;
         stored == sent && archived == sent && (lost + doubled + altered) == 0 && wrong.is_empty()
     }
 }
@@ -88,7 +106,11 @@ impl fmt::Display for Report {
         for repository in &self.wrong {
             writeln!(f, "    {repository}")?;
         }
-        let verdict = if self.is_right() { "every delivery once, unaltered, in order" } else { "NOT as it must be" };
+        let verdict = if self.is_right() {
+            "every delivery once, unaltered, in order"
+        } else {
+            "NOT as it must be"
+        };
         write!(f, "  {verdict}")
     }
 }
@@ -109,7 +131,10 @@ mod tests {
     }
 
     fn report(sent: &[Delivery], archived: &[Delivery], handled: &[Delivery]) -> Report {
-        let bodies: Vec<_> = archived.iter().map(|d| (d.id.to_string(), d.body.to_vec())).collect();
+        let bodies: Vec<_> = archived
+            .iter()
+            .map(|d| (d.id.to_string(), d.body.to_vec()))
+            .collect();
         let none = BTreeSet::new();
         let [expected, handled] = [sent, handled].map(|list| expected(list, &none).unwrap());
         Report::compare(sent, sent.len() as i64, &bodies, &expected, &handled)
@@ -120,9 +145,15 @@ mod tests {
         let all = [delivery(1), delivery(2)];
         assert!(report(&all, &all, &all).is_right());
         assert_eq!(report(&all, &all[..1], &all).lost, 1);
-        assert_eq!(report(&all, &[delivery(1), delivery(2), delivery(2)], &all).doubled, 1);
+        assert_eq!(
+            report(&all, &[delivery(1), delivery(2), delivery(2)], &all).doubled,
+            1
+        );
         assert_eq!(report(&all, &[delivery(1), delivery(3)], &all).altered, 1);
-        assert_eq!(report(&all, &all, &[delivery(2), delivery(1)]).wrong, ["o/r"]);
+        assert_eq!(
+            report(&all, &all, &[delivery(2), delivery(1)]).wrong,
+            ["o/r"]
+        );
         assert_eq!(report(&all, &all, &[]).wrong, ["o/r"]);
         let mut other = delivery(2);
         other.body = "{}".into();

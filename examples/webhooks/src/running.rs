@@ -66,14 +66,24 @@ impl Running {
 ///
 /// # Errors
 /// When the database does not answer, or a body that was sent is none of GitHub's.
-pub async fn verify(options: &Options, sent: &[Delivery], patience: Duration) -> anyhow::Result<Report> {
+pub async fn verify(
+    options: &Options,
+    sent: &[Delivery],
+    patience: Duration,
+) -> anyhow::Result<Report> {
     let end = Instant::now() + patience;
     if is_postgres(&options.database) {
         let store = postgres::open(&options.database)?;
-        settle(end, async || postgres::verify(&store, sent, &options.ignored).await).await
+        settle(end, async || {
+            postgres::verify(&store, sent, &options.ignored).await
+        })
+        .await
     } else {
         let store = sqlite::open(&options.database)?;
-        settle(end, async || sqlite::verify(&store, sent, &options.ignored).await).await
+        settle(end, async || {
+            sqlite::verify(&store, sent, &options.ignored).await
+        })
+        .await
     }
 }
 

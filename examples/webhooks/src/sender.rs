@@ -42,14 +42,23 @@ impl Sender {
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(30)))
             .max_idle_connections_per_host(SENDERS);
-        Self { address, secrets, patience, agent: config.build().into() }
+        Self {
+            address,
+            secrets,
+            patience,
+            agent: config.build().into(),
+        }
     }
 
     /// Sends all; blocks the thread until the last is taken. `progress` is called after each, from several threads.
     ///
     /// # Errors
     /// When the service refuses a delivery, or does not take one in time; others may have been taken.
-    pub fn send_all(&self, deliveries: &[Delivery], progress: impl Fn() + Sync) -> anyhow::Result<Answers> {
+    pub fn send_all(
+        &self,
+        deliveries: &[Delivery],
+        progress: impl Fn() + Sync,
+    ) -> anyhow::Result<Answers> {
         let queues = Mutex::new(by_repository(deliveries)?);
         let total = Mutex::new(Answers::default());
         let send_queues = || -> anyhow::Result<()> {
@@ -64,7 +73,9 @@ impl Sender {
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..SENDERS).map(|_| scope.spawn(send_queues)).collect();
-            let ends = threads.into_iter().map(|thread| thread.join().expect("a sender does not panic"));
+            let ends = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a sender does not panic"));
             ends.collect::<anyhow::Result<()>>()
         })?;
         let total = *lock(&total);
@@ -94,7 +105,11 @@ impl Sender {
                 Err(error) => error.to_string(),
             };
             if Instant::now() >= end {
-                bail!("delivery {} was not taken within {:?}: {problem}", delivery.id, self.patience);
+                bail!(
+                    "delivery {} was not taken within {:?}: {problem}",
+                    delivery.id,
+                    self.patience
+                );
             }
             answers.failed += 1;
             std::thread::sleep(PAUSE);
@@ -137,7 +152,9 @@ fn by_repository(deliveries: &[Delivery]) -> anyhow::Result<Vec<Vec<&Delivery>>>
     for delivery in deliveries {
         let message = WebhookReceived::of(delivery.body.clone())
             .with_context(|| format!("delivery {} has no body of GitHub's", delivery.id))?;
-        let queue = message.repository.unwrap_or_else(|| delivery.id.to_string());
+        let queue = message
+            .repository
+            .unwrap_or_else(|| delivery.id.to_string());
         queues.entry(queue).or_default().push(delivery);
     }
     Ok(queues.into_values().collect())

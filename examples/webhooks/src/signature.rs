@@ -25,7 +25,11 @@ impl Secrets {
             secret => Hmac::new_from_slice(secret).map_err(|_| EmptySecret),
         };
         let keys: Vec<_> = secrets.into_iter().map(key).collect::<Result<_, _>>()?;
-        if keys.is_empty() { Err(EmptySecret) } else { Ok(Self { keys }) }
+        if keys.is_empty() {
+            Err(EmptySecret)
+        } else {
+            Ok(Self { keys })
+        }
     }
 
     /// `X-Hub-Signature-256` of a body, by the present secret.

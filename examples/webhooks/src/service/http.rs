@@ -27,7 +27,11 @@ pub(super) fn listen(options: &Options, posta: &Posta<Db>) -> anyhow::Result<(So
             .service(repositories)
             .service(health)
     });
-    let server = if options.signals { server } else { server.disable_signals() };
+    let server = if options.signals {
+        server
+    } else {
+        server.disable_signals()
+    };
     let server = server
         .workers(2)
         .bind(&options.listen)
@@ -49,10 +53,15 @@ async fn receive(
     if !secrets.verify(signature, &body) {
         return Err(Refusal::WronglySigned);
     }
-    let event = header(&request, "X-GitHub-Event").ok_or(Refusal::Malformed("X-GitHub-Event is missing"))?;
+    let event = header(&request, "X-GitHub-Event")
+        .ok_or(Refusal::Malformed("X-GitHub-Event is missing"))?;
     let id = header(&request, "X-GitHub-Delivery").and_then(|id| id.parse().ok());
     let id = id.ok_or(Refusal::Malformed("X-GitHub-Delivery is no UUID"))?;
-    let delivery = Delivery { id, event: event.to_owned(), body };
+    let delivery = Delivery {
+        id,
+        event: event.to_owned(),
+        body,
+    };
     let message = WebhookReceived::of(delivery.body.clone())
         .map_err(|_| Refusal::Malformed("the body is none of GitHub's JSON bodies"))?;
     let envelope = message.envelope(&delivery, signature).map_err(|error| {
@@ -81,7 +90,12 @@ async fn receive(
 }
 
 fn header<'r>(request: &'r HttpRequest, name: &str) -> Option<&'r str> {
-    request.headers().get(name)?.to_str().ok().filter(|value| !value.is_empty())
+    request
+        .headers()
+        .get(name)?
+        .to_str()
+        .ok()
+        .filter(|value| !value.is_empty())
 }
 
 fn answer(status: StatusCode, word: &str) -> HttpResponse {
@@ -95,7 +109,11 @@ async fn repositories(posta: Data<Posta<Db>>) -> Result<Json<Vec<Repository>>, R
         tracing::warn!(error = &*error as &dyn Error, "statistics cannot be read");
         Refusal::Unavailable
     })?;
-    let row = |(repository, deliveries, last_event)| Repository { repository, deliveries, last_event };
+    let row = |(repository, deliveries, last_event)| Repository {
+        repository,
+        deliveries,
+        last_event,
+    };
     Ok(Json(rows.into_iter().map(row).collect()))
 }
 
@@ -113,7 +131,10 @@ async fn health(posta: Data<Posta<Db>>) -> HttpResponse {
     if registry.is_healthy() {
         return answer(StatusCode::OK, "healthy");
     }
-    let ill = registry.children().into_iter().filter_map(|(name, child)| Some((name, child.last_error?.0)));
+    let ill = registry
+        .children()
+        .into_iter()
+        .filter_map(|(name, child)| Some((name, child.last_error?.0)));
     let ill: std::collections::BTreeMap<String, String> = ill.collect();
     HttpResponse::ServiceUnavailable().json(json!({ "status": "unhealthy", "actors": ill }))
 }
@@ -141,6 +162,7 @@ impl ResponseError for Refusal {
     }
 
     fn error_response(&self) -> HttpResponse {
-        HttpResponse::build(self.status_code()).json(json!({ "status": "refused", "why": self.to_string() }))
+        HttpResponse::build(self.status_code())
+            .json(json!({ "status": "refused", "why": self.to_string() }))
     }
 }

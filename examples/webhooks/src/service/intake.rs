@@ -37,7 +37,11 @@ pub(super) enum IntakeError {
 /// The insert decides, not a look before it: of two copies at the same moment one waits for the other's row to be committed (PostgreSQL)
 /// or for its whole transaction (SQLite), then conflicts. ON CONFLICT DO NOTHING makes of that an answer; as an error it would
 /// leave a transaction on PostgreSQL in which nothing more can be done.
-pub(super) async fn take(posta: &Posta<Db>, envelope: Envelope, event: &str) -> Result<Taken, IntakeError> {
+pub(super) async fn take(
+    posta: &Posta<Db>,
+    envelope: Envelope,
+    event: &str,
+) -> Result<Taken, IntakeError> {
     posta
         .transaction(async |tx| {
             let inserted = diesel::insert_into(deliveries::table)

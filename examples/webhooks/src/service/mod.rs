@@ -39,20 +39,28 @@ impl Running {
     pub async fn start(options: &Options) -> anyhow::Result<Self> {
         let broker = Broker::from_url(&options.broker).context("the broker cannot be used")?;
         tables::create(&open(&options.database)?).await?;
-        let archive = Consumer::named("archive").handle_with::<WebhookReceived, _>(archive::archive);
+        let archive =
+            Consumer::named("archive").handle_with::<WebhookReceived, _>(archive::archive);
         let posta = Posta::<Db>::builder(&options.database, broker)
             .migrate_at_start(true)
             .lease_ttl(options.lease)
             .payload_bytes_max(BODY_BYTES_MAX)
             .data(options.secrets.clone())
             .consumer(archive)
-            .consumer(Statistics { ignored: options.ignored.clone() })
+            .consumer(Statistics {
+                ignored: options.ignored.clone(),
+            })
             .start()
             .await
             .context("posta did not start")?;
         let (address, server) = http::listen(options, &posta)?;
         let handle = server.handle();
-        Ok(Self { address, posta, handle, server: actix_web::rt::spawn(server) })
+        Ok(Self {
+            address,
+            posta,
+            handle,
+            server: actix_web::rt::spawn(server),
+        })
     }
 
     /// Waits until the HTTP server ends, by SIGTERM or SIGINT if [`Options::signals`] says so, then drains. In this order, since a delivery

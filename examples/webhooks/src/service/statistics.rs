@@ -37,7 +37,11 @@ impl Statistics {
         }
         let before = statistics::table
             .find(&repository)
-            .select((statistics::deliveries, statistics::last_event, statistics::chain))
+            .select((
+                statistics::deliveries,
+                statistics::last_event,
+                statistics::chain,
+            ))
             .first::<(i64, String, Vec<u8>)>(tx)
             .await
             .optional()?;
@@ -60,7 +64,13 @@ impl Statistics {
 }
 
 /// A row's columns as a tally.
-pub(super) fn tally((deliveries, last_event, chain): (i64, String, Vec<u8>)) -> Result<Tally, Failure> {
+pub(super) fn tally(
+    (deliveries, last_event, chain): (i64, String, Vec<u8>),
+) -> Result<Tally, Failure> {
     let chain = Chain::from_bytes(&chain).ok_or_else(|| Failure::new("a stored chain is none"))?;
-    Ok(Tally { deliveries, last_event, chain })
+    Ok(Tally {
+        deliveries,
+        last_event,
+        chain,
+    })
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use diesel::{ExpressionMethods, QueryDsl};
+use diesel::QueryDsl;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use posta::store::{Connect, Store};
 use posta::{Database, Posta, Tables};
@@ -53,18 +53,30 @@ pub fn open(url: &str) -> anyhow::Result<<Db as Database>::Store> {
 
 /// Makes the service's own tables, unless they are there. Before the consumers start: they write to them.
 pub(super) async fn create(store: &impl Store<Database = Db>) -> anyhow::Result<()> {
-    let mut session = store.begin().await.context("the database does not answer")?;
-    session.batch_execute(TABLES).await.context("the tables cannot be made")?;
+    let mut session = store
+        .begin()
+        .await
+        .context("the database does not answer")?;
+    session
+        .batch_execute(TABLES)
+        .await
+        .context("the tables cannot be made")?;
     session.commit().await?;
     Ok(())
 }
 
 /// What the statistics say: repository, deliveries, last event.
 pub(super) async fn repositories(posta: &Posta<Db>) -> anyhow::Result<Vec<(String, i64, String)>> {
-    let columns = (statistics::repository, statistics::deliveries, statistics::last_event);
+    let columns = (
+        statistics::repository,
+        statistics::deliveries,
+        statistics::last_event,
+    );
     posta
         .transaction(async |tx| {
-            let rows = statistics::table.select(columns).order(statistics::repository);
+            let rows = statistics::table
+                .select(columns)
+                .order(statistics::repository);
             Ok(rows.load(tx).await?)
         })
         .await

@@ -33,7 +33,14 @@ pub async fn verify(
         .map(|(repository, deliveries, last_event, chain)| {
             // What is no chain equals no expected one.
             let chain = Chain::from_bytes(&chain).unwrap_or(Chain::EMPTY);
-            (repository, Tally { deliveries, last_event, chain })
+            (
+                repository,
+                Tally {
+                    deliveries,
+                    last_event,
+                    chain,
+                },
+            )
         })
         .collect();
     let expected = expected(sent, ignored)?;
