@@ -1,6 +1,7 @@
 //! Reading a helper attribute: `#[message(name = value, …)]` or `#[consumer(name(…), …)]`.
 //!
-//! syn stops at the first mistake; here reading goes on after the next comma, so that all are found in one go.
+//! syn stops at the first mistake; here reading goes on after the next comma, so that all are found
+//! in one go.
 
 use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt as _;
@@ -50,7 +51,8 @@ impl Written {
     }
 }
 
-/// Reads all attributes of this `helper`; `read` takes the value of each known name, which comes once.
+/// Reads all attributes of this `helper`; `read` takes the value of each known name, which comes
+/// once.
 pub(crate) fn read_attributes(
     attributes: &[Attribute],
     helper: &str,
@@ -137,7 +139,8 @@ fn item(
     read(&name, input, mistakes).map_err(|_| known_one.mistake(start))
 }
 
-/// Skips one item whatever it holds: commas in brackets are not seen, nor are those in `<…>` of a path.
+/// Skips one item whatever it holds: commas in brackets are not seen, nor are those in `<…>` of a
+/// path.
 fn skip_to_comma(input: ParseStream<'_>) {
     let mut angles = 0usize;
     let mut before = ' ';

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// What a mistake says after the unknown name: the near one if there is one, else all that there are.
+/// What a mistake says after the unknown name: the near one if there is one, else all that there
+/// are.
 ///
 /// `all_are` introduces the list, as in "its fields are".
 pub(crate) fn did_you_mean(unknown: &str, known: &[String], all_are: &str) -> String {

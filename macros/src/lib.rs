@@ -1,8 +1,10 @@
-//! Derive macros of posta; use them through `posta`, which names them `posta::Message` and `posta::Consumer`.
+//! Derive macros of posta; use them through `posta`, which names them `posta::Message` and
+//! `posta::Consumer`.
 //!
-//! Each derive is a pipeline of five nouns, one file each in its folder: the attributes as written (`attr`), the
-//! item with them (`ast`), what is left when every rule has been checked (`valid`), the code of it (`expand`), or,
-//! if there was any mistake, the code that keeps the compiler from complaining about more than that (`fallback`).
+//! Each derive is a pipeline of five nouns, one file each in its folder: the attributes as written
+//! (`attr`), the item with them (`ast`), what is left when every rule has been checked (`valid`),
+//! the code of it (`expand`), or, if there was any mistake, the code that keeps the compiler from
+//! complaining about more than that (`fallback`).
 
 mod attribute;
 mod consumer;

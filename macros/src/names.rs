@@ -1,9 +1,11 @@
-//! The rules that names and numbers keep at compile time: the only place in this crate that states them.
+//! The rules that names and numbers keep at compile time: the only place in this crate that states
+//! them.
 //!
-//! `posta` states the same rules for what comes from rows and from the network; it depends on this crate, so this crate
-//! cannot ask it. The test at the end holds the two together.
+//! `posta` states the same rules for what comes from rows and from the network; it depends on this
+//! crate, so this crate cannot ask it. The test at the end holds the two together.
 
-/// Longest message type, in bytes: AMQP's short string of 255 bytes less the `.63` that the routing key adds.
+/// Longest message type, in bytes: AMQP's short string of 255 bytes less the `.63` that the routing
+/// key adds.
 const MESSAGE_TYPE_BYTES_MAX: usize = 252;
 
 /// Longest consumer name, in bytes.
@@ -24,18 +26,16 @@ pub(crate) fn message_type_mistake(name: &str) -> Option<String> {
     }
     if name.len() > MESSAGE_TYPE_BYTES_MAX {
         return Some(format!(
-            "the message type has {} bytes, more than the {MESSAGE_TYPE_BYTES_MAX} that AMQP's routing key leaves it",
+            "the message type has {} bytes, more than the {MESSAGE_TYPE_BYTES_MAX} that AMQP's \
+             routing key leaves it",
             name.len()
         ));
     }
     let allowed = |c: char| c.is_ascii_graphic() && c != '*' && c != '#';
     let forbidden = name.chars().find(|c| !allowed(*c))?;
-    let why = match forbidden {
-        '*' | '#' => "a wildcard in AMQP's routing keys",
-        _ => "not printable ASCII without blanks",
-    };
     Some(format!(
-        "the message type holds {forbidden:?}, which is {why}"
+        "the message type holds {forbidden:?}; it is made of printable ASCII without blanks, \
+         and without `*` and `#`, which are wildcards in AMQP's routing keys"
     ))
 }
 
@@ -53,7 +53,8 @@ pub(crate) fn consumer_name_mistake(name: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let forbidden = name.chars().find(|c| !allowed(*c))?;
     Some(format!(
-        "the consumer's name holds {forbidden:?}; it is made of `a-z`, `A-Z`, `0-9`, `.`, `_` and `-`"
+        "the consumer's name holds {forbidden:?}; it is made of `a-z`, `A-Z`, `0-9`, `.`, `_` \
+         and `-`"
     ))
 }
 

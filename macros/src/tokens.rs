@@ -3,8 +3,8 @@
 use proc_macro2::Span;
 use quote::ToTokens;
 
-/// A span for generated code that points at the user's token but resolves names where the derive stands, so that an error of
-/// the compiler about that code names the guilty token.
+/// A span for generated code that points at the user's token but resolves names where the derive
+/// stands, so that an error of the compiler about that code names the guilty token.
 pub(crate) fn at(tokens: &impl ToTokens) -> Span {
     let last = tokens.to_token_stream().into_iter().last();
     let place = last.map_or_else(Span::call_site, |token| token.span());

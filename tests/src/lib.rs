@@ -1,6 +1,10 @@
 //! Posta's integration tests: one binary, `cargo test -p posta-tests --lib`.
 
 #[cfg(test)]
+mod compile_fail;
+#[cfg(test)]
+mod compile_pass;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod guarantees;

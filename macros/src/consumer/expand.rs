@@ -35,16 +35,18 @@ pub(crate) fn expand(consumer: &Consumer<'_>) -> TokenStream {
     let methods = handles.iter().map(|Entry { message, method }| {
         let turbofish = arguments.as_turbofish();
         quote_spanned! {at(method)=>
-            let consumer = ::posta::__private::method::<#database, _, #message, _, _, _>(
-                consumer, &state, #ident #turbofish::#method,
-            );
+            let consumer = ::posta::__private::method::<
+                #database, #ident #arguments, #message, _, _, _
+            >(consumer, &state, #ident #turbofish::#method);
         }
     });
     let distinct = distinct(handles);
     quote! {
         #distinct
         #[automatically_derived]
-        impl #parameters ::core::convert::From<#ident #arguments> for ::posta::Consumer<#database> #bounds {
+        impl #parameters ::core::convert::From<#ident #arguments>
+            for ::posta::Consumer<#database> #bounds
+        {
             fn from(state: #ident #arguments) -> Self {
                 let state = ::std::sync::Arc::new(state);
                 let consumer = ::posta::Consumer::named(#name)#partitions;
@@ -55,7 +57,8 @@ pub(crate) fn expand(consumer: &Consumer<'_>) -> TokenStream {
     }
 }
 
-/// Assertions that no two messages have one message type: their Rust types differ, so only their constants can tell.
+/// Assertions that no two messages have one message type: their Rust types differ, so only their
+/// constants can tell.
 fn distinct(handles: &[Entry]) -> TokenStream {
     let pairs = handles.iter().enumerate().flat_map(|(index, second)| {
         handles[..index]

@@ -1,5 +1,5 @@
-//! The code of a consumer with mistakes: their errors, and an implementation that never runs, so that the builder's call
-//! is not told that there is no consumer.
+//! The code of a consumer with mistakes: their errors, and an implementation that never runs, so
+//! that the builder's call is not told that there is no consumer.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -19,7 +19,9 @@ pub(crate) fn expand(consumer: &Consumer<'_>, mistakes: Mistakes) -> TokenStream
     quote! {
         #errors
         #[automatically_derived]
-        impl #parameters ::core::convert::From<#ident #arguments> for ::posta::Consumer<PostaDatabase> #bounds {
+        impl #parameters ::core::convert::From<#ident #arguments>
+            for ::posta::Consumer<PostaDatabase> #bounds
+        {
             fn from(_: #ident #arguments) -> Self {
                 ::core::unreachable!()
             }

@@ -27,7 +27,8 @@ impl<'a> Consumer<'a> {
         if let Some(lifetime) = ast.generics.lifetimes().next() {
             mistakes.at(
                 lifetime.lifetime.span(),
-                "a consumer owns its state, since it lives as long as the program: it has no lifetimes",
+                "a consumer owns its state, since it lives as long as the program: \
+                 it has no lifetimes",
             );
         }
         let name = name(ast, mistakes);
@@ -50,8 +51,8 @@ fn name(ast: &ast::Consumer<'_>, mistakes: &mut Mistakes) -> Option<String> {
             mistakes.at(
                 ast.ident.span(),
                 format!(
-                    "the consumer has no name: add `#[consumer(name = \"{}\")]`, a name that stays when \
-                     the Rust type is renamed",
+                    "the consumer has no name: add `#[consumer(name = \"{}\")]`, \
+                     a name that stays when the Rust type is renamed",
                     ast.ident.unraw().to_string().to_ascii_lowercase()
                 ),
             );

@@ -36,7 +36,8 @@ pub(crate) fn expand(message: &Message<'_>) -> TokenStream {
     }
 }
 
-/// The codec as written; the default one stands on the type's name, which is the guilty token if the type has no encoding.
+/// The codec as written; the default one stands on the type's name, which is the guilty token if
+/// the type has no encoding.
 fn codec(message: &Message<'_>) -> TokenStream {
     match message.codec {
         Some(codec) => quote!(#codec),

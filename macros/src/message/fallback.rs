@@ -1,5 +1,5 @@
-//! The code of a message with mistakes: their errors, and implementations that never run, so that the rest of the program
-//! is not told that there is no message.
+//! The code of a message with mistakes: their errors, and implementations that never run, so that
+//! the rest of the program is not told that there is no message.
 
 use proc_macro2::TokenStream;
 use quote::quote;

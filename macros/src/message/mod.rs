@@ -20,3 +20,6 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
         _ => fallback::expand(&ast, mistakes),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,7 +64,8 @@ fn item(ast: &ast::Message<'_>, mistakes: &mut Mistakes) {
     } else if let Some(parameter) = ast.generics.params.first() {
         mistakes.at(
             parameter.span(),
-            "a message is not generic: one message type is one schema; derive it for each concrete type",
+            "a message is not generic: one message type is one schema; \
+             derive it for each concrete type",
         );
     }
 }
@@ -108,8 +109,8 @@ fn key(ast: &ast::Message<'_>, mistakes: &mut Mistakes) -> Vec<Member> {
         mistakes.at(
             token.span(),
             format!(
-                "`{}` is no struct, so it has no field that every value has and cannot have a `key`; \
-                 put it into a struct beside its key",
+                "`{}` is no struct, so it has no field that every value has and cannot have \
+                 a `key`; put it into a struct beside its key",
                 ast.ident
             ),
         );

@@ -13,6 +13,7 @@
 mod broker;
 mod capabilities;
 pub mod database;
+mod declaration;
 mod driver;
 mod error;
 #[cfg(feature = "rabbitmq")]
@@ -22,6 +23,7 @@ mod topology;
 pub use broker::Broker;
 pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
+pub(crate) use declaration::Declaration;
 pub use driver::{BrokerDriver, Delivery, DeliveryTag, PublishOutcome, Publisher, Subscription};
 pub use error::{BrokerError, BrokerErrorKind};
 pub use topology::{PartitionQueue, Topology};

@@ -64,6 +64,7 @@ pub struct ExtractError(&'static str);
 /// What a handler can ask for after the message and the transaction.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a handler",
+    label = "asks for `{Self}`",
     note = "after the message and the transaction a handler may ask for `Data<T>`, `MessageId` or `DeliveryInfo`"
 )]
 pub trait Extract: Sized {

@@ -1,4 +1,5 @@
-//! What the code that `#[derive(Message)]` and `#[derive(Consumer)]` generate calls, and nobody else.
+//! What the code that `#[derive(Message)]` and `#[derive(Consumer)]` generate calls, and nobody
+//! else.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use super::{Consumer, Handler, HandlerFn, MethodFn, Outcome};
 use crate::message::Message;
 use crate::store::Database;
 
-/// The handler of a function. Its return type is judged apart from its arguments, so that each mistake is named for itself.
+/// The handler of a function. Its return type is judged apart from its arguments, so that each
+/// mistake is named for itself.
 pub fn function<D, M, Args, R, F>(function: F) -> Handler<D>
 where
     D: Database,
@@ -32,8 +34,8 @@ where
     consumer.add::<M>(Handler::method_returning(state.clone(), method))
 }
 
-/// Whether two message types are the same string; asked at compile time. The empty string stands for a type that has
-/// a mistake of its own, so it equals nothing.
+/// Whether two message types are the same string; asked at compile time. The empty string stands
+/// for a type that has a mistake of its own, so it equals nothing.
 #[must_use]
 pub const fn is_same_type(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());

@@ -4,7 +4,7 @@ use crate::store::Database;
 
 /// A message whose handler is named beside it: `#[message(…, handler = notify, consumer = "notifications")]`.
 #[diagnostic::on_unimplemented(
-    message = "the message `{Self}` names no handler for the database `{D}`",
+    message = "the message `{Self}` names no handler for this database",
     note = "name one with `#[message(…, handler = …, consumer = \"…\")]`, or give one with `.handle_with::<{Self}, _>(…)`"
 )]
 pub trait Handled<D: Database>: Message {

@@ -18,7 +18,8 @@ use crate::store::{Database, Tx};
 #[diagnostic::on_unimplemented(
     message = "this is not a handler of the message `{M}`",
     label = "expected `async fn(message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
-    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and `DeliveryInfo`"
+    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and \
+            `DeliveryInfo`; a closure writes its arguments' types"
 )]
 pub trait HandlerFn<D: Database, M, Args, R = Result<(), Failure>>: Send + Sync + 'static {
     /// Calls the function.
@@ -29,7 +30,8 @@ pub trait HandlerFn<D: Database, M, Args, R = Result<(), Failure>>: Send + Sync 
 #[diagnostic::on_unimplemented(
     message = "this is not a handler of the message `{M}`",
     label = "expected `async fn(&self, message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
-    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and `DeliveryInfo`"
+    note = "after `tx` a handler may ask for up to four of `Data<T>`, `MessageId` and \
+            `DeliveryInfo`"
 )]
 pub trait MethodFn<D: Database, S, M, Args, R = Result<(), Failure>>:
     Send + Sync + 'static

@@ -5,7 +5,6 @@
 
 mod batch;
 mod consumer;
-mod declaration;
 mod delivery_info;
 mod due;
 mod error;
@@ -16,7 +15,6 @@ mod handler;
 mod partition;
 
 pub use consumer::{Consumer, NAME_BYTES_MAX, PARTITIONS_DEFAULT, PARTITIONS_MAX, is_valid_name};
-pub(crate) use declaration::Declaration;
 pub use delivery_info::DeliveryInfo;
 pub use error::{Failure, HandleError};
 pub use extract::{Data, Extract, ExtractError, State};

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::batch::{Handled, Interruption};
 use super::due::DueRun;
 use super::{Handler, State};
-use crate::broker::{BrokerDriver, BrokerError, Delivery, PartitionQueue, Subscription};
+use crate::broker::{
+    BrokerDriver, BrokerError, Declaration, Delivery, PartitionQueue, Subscription,
+};
 use crate::lease::{Board, LeaseUse};
 use crate::operations::Counters;
 use crate::outbox::Outbox;
@@ -13,7 +15,6 @@ use crate::retry::Backoff;
 use crate::store::Database;
 use crate::supervision::{ChildError, Life, Wake};
 
-use super::declaration::Declaration;
 
 /// Between tries of a broker or database that is not there.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));

@@ -22,7 +22,8 @@ pub fn key_field<T: KeyField + ?Sized>(key: &mut KeyWriter, field: &T) {
     key.field(field);
 }
 
-/// The codec of a message whose derive has a mistake: it lets the rest of the program be checked, and never runs.
+/// The codec of a message whose derive has a mistake: it lets the rest of the program be checked,
+/// and never runs.
 #[derive(Clone, Copy, Debug)]
 pub struct NoCodec;
 

@@ -8,8 +8,10 @@ use super::posta::Running;
 use super::relay::Relay;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
-use crate::broker::{Broker, BrokerDriver, BrokerKind, PartitionQueue, Topology};
-use crate::consumer::{Consumer, Declaration, Partition};
+use crate::broker::{
+    Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology,
+};
+use crate::consumer::{Consumer, Partition};
 use crate::lease::{Board, Keeper, MemberId, Resource};
 use crate::message::{MessageType, SLOTS};
 use crate::outbox::{Dispatcher, Outbox};
@@ -57,6 +59,11 @@ impl<D: Database> Parts<D> {
         let lanes = Board::new(Resource::Lanes, member);
         let mut boards = vec![lanes.clone()];
 
+        let declarations: Vec<Declaration<D>> = consumers
+            .iter()
+            .map(|consumer| Declaration::new(driver.clone(), topology(consumer)))
+            .collect();
+
         // Users first, keepers last: a keeper drains when its board is idle.
         let dispatchers = tree.supervisor();
         let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
@@ -65,6 +72,7 @@ impl<D: Database> Parts<D> {
                 store: store.clone(),
                 driver: driver.clone(),
                 board: lanes.clone(),
+                declarations: declarations.clone(),
                 counters: counters.clone(),
                 enqueued: wakes.enqueued.clone(),
                 filled: wakes.filled.clone(),
@@ -85,7 +93,7 @@ impl<D: Database> Parts<D> {
             .iter()
             .map(|consumer| consumer.name.clone())
             .collect();
-        for consumer in consumers {
+        for (consumer, declaration) in consumers.into_iter().zip(declarations) {
             let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
             boards.push(board.clone());
             let partitions = consumer.partitions;
@@ -98,7 +106,7 @@ impl<D: Database> Parts<D> {
                 enqueued: wakes.enqueued.clone(),
                 counters: counters.clone(),
                 settings: settings.clone(),
-                declaration: Declaration::new(driver.clone(), topology(&consumer)),
+                declaration,
                 handlers: Arc::new(consumer.handlers),
                 state: consumer.state,
                 name: consumer.name.clone(),
@@ -254,11 +262,11 @@ impl Tree {
     }
 }
 
-#[derive(Clone)]
 struct DispatcherParts<D: Database> {
     store: D::Store,
     driver: Arc<dyn BrokerDriver<D>>,
     board: Board,
+    declarations: Vec<Declaration<D>>,
     counters: Arc<Counters>,
     enqueued: Wake,
     filled: Wake,
@@ -273,6 +281,7 @@ impl<D: Database> DispatcherParts<D> {
             store: self.store.clone(),
             driver: self.driver.clone(),
             board: self.board.clone(),
+            declarations: self.declarations.clone(),
             index: self.index,
             of: self.of,
             batch: self.settings.dispatch_batch,

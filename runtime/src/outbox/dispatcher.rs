@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::settlement::{Settled, Settlement};
 use super::wave::Waves;
-use crate::broker::{BrokerDriver, PublishOutcome, Publisher};
+use crate::broker::{BrokerDriver, Declaration, PublishOutcome, Publisher};
 use crate::lease::{Board, LeaseUse};
 use crate::message::Slot;
 use crate::operations::Counters;
@@ -29,6 +29,8 @@ pub(crate) struct Dispatcher<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
+    /// What this process's own consumers need of the broker: declared before the first row is published, which would find no queue otherwise.
+    pub(crate) declarations: Vec<Declaration<D>>,
     /// Which dispatcher of the process this is, and of how many: it serves the lanes with `number % of == index`.
     pub(crate) index: u8,
     pub(crate) of: u8,
@@ -59,6 +61,12 @@ impl<D: Database> Dispatcher<D> {
         let mut publisher: Option<Box<dyn Publisher<D>>> = None;
         let mut failures = 0;
         let mut pause = POLL_INTERVAL_MIN;
+        for declaration in &self.declarations {
+            // One that fails concerns its consumer's partition actors, who go on trying; other types are dispatched.
+            if let Err(error) = declaration.ensure().await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
+            }
+        }
         while !life.is_draining() {
             enqueued.hear();
             changes.hear();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::broker::{BrokerDriver, BrokerError, Topology};
+use super::{BrokerDriver, BrokerError, Topology};
 use crate::store::Database;
 
 /// One consumer's topology, declared once by whichever of its partition actors comes first, and again after a subscription failed: the queue may be

@@ -1,0 +1,11 @@
+use posta::Message;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Message)]
+#[message(type = "document.signed")]
+#[message(version = 1, type = "document.sealed")]
+pub struct DocumentSigned {
+    pub document_id: u64,
+}
+
+fn main() {}

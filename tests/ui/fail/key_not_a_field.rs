@@ -1,0 +1,11 @@
+use posta::Message;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Message)]
+#[message(type = "document.signed", key = document)]
+pub struct DocumentSigned {
+    pub document_id: u64,
+    pub request_id: u64,
+}
+
+fn main() {}

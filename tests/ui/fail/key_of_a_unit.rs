@@ -1,0 +1,8 @@
+use posta::Message;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Message)]
+#[message(type = "document.signed", key = document_id)]
+pub struct DocumentSigned;
+
+fn main() {}

@@ -1,0 +1,12 @@
+use posta::Message;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Message)]
+#[message(
+    type = "document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.document.d"
+)]
+pub struct DocumentSigned {
+    pub document_id: u64,
+}
+
+fn main() {}
