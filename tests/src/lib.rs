@@ -11,6 +11,8 @@ mod guarantees;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod main_job;
+#[cfg(test)]
 mod postgres;
 #[cfg(test)]
 mod rabbitmq;

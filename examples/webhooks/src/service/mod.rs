@@ -1,0 +1,85 @@
+//! Everything that touches the database, written for one: `Db` is what the file above says.
+
+mod archive;
+mod http;
+mod intake;
+mod statistics;
+mod tables;
+mod verify;
+
+use std::net::SocketAddr;
+
+use actix_web::dev::ServerHandle;
+use actix_web::rt::task::JoinHandle;
+use anyhow::Context;
+use posta::{Broker, Consumer, Posta};
+
+use super::{Db, TABLES};
+use crate::{BODY_BYTES_MAX, Options, WebhookReceived};
+pub use statistics::Statistics;
+pub use tables::open;
+pub use verify::verify;
+
+/// The service while it runs.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The actor system behind it.
+    pub posta: Posta<Db>,
+    handle: ServerHandle,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    /// Makes the tables, starts the consumers, then takes deliveries. Needs an actix system on this thread.
+    ///
+    /// # Errors
+    /// When the database is not there, a URL is none, or the port is taken.
+    pub async fn start(options: &Options) -> anyhow::Result<Self> {
+        let broker = Broker::from_url(&options.broker).context("the broker cannot be used")?;
+        tables::create(&open(&options.database)?).await?;
+        let archive =
+            Consumer::named("archive").handle_with::<WebhookReceived, _>(archive::archive);
+        let posta = Posta::<Db>::builder(&options.database, broker)
+            .migrate_at_start(true)
+            .lease_ttl(options.lease)
+            .payload_bytes_max(BODY_BYTES_MAX)
+            .data(options.secrets.clone())
+            .consumer(archive)
+            .consumer(Statistics {
+                ignored: options.ignored.clone(),
+            })
+            .start()
+            .await
+            .context("posta did not start")?;
+        let (address, server) = http::listen(options, &posta)?;
+        let handle = server.handle();
+        Ok(Self {
+            address,
+            posta,
+            handle,
+            server: actix_web::rt::spawn(server),
+        })
+    }
+
+    /// Waits until the HTTP server ends, by SIGTERM or SIGINT if [`Options::signals`] says so, then drains. In this order, since a delivery
+    /// that was answered with 202 is in the database, and can wait there.
+    ///
+    /// # Errors
+    /// When the server failed, or the drain took too long; nothing is lost then, only done again.
+    pub async fn until_ended(self) -> anyhow::Result<()> {
+        self.server.await.context("the HTTP server panicked")??;
+        self.posta.stop().await?;
+        Ok(())
+    }
+
+    /// Answers what has been asked, takes nothing new, drains.
+    ///
+    /// # Errors
+    /// As [`Running::until_ended`].
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.handle.stop(true).await;
+        self.until_ended().await
+    }
+}
