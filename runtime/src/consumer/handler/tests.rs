@@ -116,7 +116,7 @@ async fn a_method_gets_its_consumer() {
 #[tokio::test]
 async fn a_payload_that_is_no_message_never_reaches_the_handler() {
     let state = state();
-    for payload in ["", "{}", "[7]", r#"{"document_id": "seven"}"#, "\u{feff}{"] {
+    for payload in ["", "{}", "null", r#"{"document_id": "seven"}"#, "\u{feff}{"] {
         let handled = handle(&DocumentSigned::handler(), payload, &state).await;
         assert!(
             matches!(handled.outcome, Err(HandleError::Decode(_))),
