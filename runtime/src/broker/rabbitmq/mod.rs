@@ -5,6 +5,7 @@ mod classify;
 mod cloud_events;
 mod connection;
 mod field;
+mod intake;
 mod mistakes;
 mod options;
 mod properties;
