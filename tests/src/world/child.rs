@@ -33,12 +33,7 @@ impl Service {
     pub(crate) fn start<D: TestDatabase>(world: &World<D>, orders: &Orders) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("the test binary"));
         command
-            .args([
-                "--exact",
-                "world::child::run_when_asked",
-                "--nocapture",
-                "--test-threads=1",
-            ])
+            .args(["--exact", "world::child::run_when_asked", "--nocapture", "--test-threads=1"])
             .env(ROLE, D::KIND)
             .env("POSTA_TEST_CHILD_DATABASE", &world.database_url)
             .env("POSTA_TEST_CHILD_TABLES", world.tables.name())
@@ -56,10 +51,7 @@ impl Service {
         let stdout = BufReader::new(child.stdout.take().expect("its standard output"));
         let mut lines = stdout.lines();
         // Ends at once when the child has died.
-        let ready = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .any(|line| line.contains("child is ready"));
+        let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains("child is ready"));
         if ready {
             // Keeps the pipe from filling up.
             std::thread::spawn(move || lines.for_each(drop));
@@ -134,16 +126,10 @@ fn run<D: TestDatabase>() {
             .expect("a running service");
         println!("child is ready");
         if let Ok(orders) = env("ENQUEUE") {
-            let numbers: Vec<i64> = orders
-                .split(' ')
-                .map(|n| n.parse().expect("a number"))
-                .collect();
-            enqueue(
-                &posta,
-                numbers[0] as usize,
-                numbers[1]..numbers[2],
-                |_, _| super::service::Fate::Echo,
-            )
+            let numbers: Vec<i64> = orders.split(' ').map(|n| n.parse().expect("a number")).collect();
+            enqueue(&posta, numbers[0] as usize, numbers[1]..numbers[2], |_, _| {
+                super::service::Fate::Echo
+            })
             .await;
         }
         // The parent closes it when it wants a drain, or when it dies.

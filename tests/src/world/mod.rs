@@ -45,17 +45,9 @@ impl<D: TestDatabase> World<D> {
                 (vhost.url(), Some(vhost))
             }
         };
-        let world = Self {
-            database_url,
-            tables,
-            broker_url,
-            _database: guard,
-            _vhost: vhost,
-        };
+        let world = Self { database_url, tables, broker_url, _database: guard, _vhost: vhost };
         let store = world.store();
-        posta::store::MigrationStore::migrate(&store)
-            .await
-            .expect("migrations run");
+        posta::store::MigrationStore::migrate(&store).await.expect("migrations run");
         effects::create_table::<D>(&store).await;
         world
     }
@@ -77,10 +69,7 @@ impl<D: TestDatabase> World<D> {
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "in vain waited {PATIENCE:?} until {what}"
-        );
+        assert!(started.elapsed() < PATIENCE, "in vain waited {PATIENCE:?} until {what}");
         actix_rt::time::sleep(Duration::from_millis(20)).await;
     }
 }
