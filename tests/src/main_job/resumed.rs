@@ -83,7 +83,7 @@ async fn on_sqlite_with_the_database_broker() {
 
 #[actix_rt::test]
 async fn on_postgres_with_rabbitmq() {
-    let vhost = Vhost::shared().await;
+    let vhost = Vhost::fresh().await;
     killed_at_random_moments_it_goes_on_to_the_same_end::<posta::Postgres>(Some(vhost)).await;
 }
 
@@ -104,7 +104,7 @@ async fn a_restart_of_rabbitmq_is_waited_out() {
         "--json",
     ]);
     actix_rt::time::sleep(Duration::from_secs(2)).await;
-    vhost.control("rabbitmq-restart", &[]).await;
+    vhost.control("rabbitmq-restart", None).await;
     let ledger = actix_rt::task::spawn_blocking(move || run.ledger())
         .await
         .expect("a ledger");

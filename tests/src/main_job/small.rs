@@ -45,7 +45,7 @@ async fn on_sqlite_with_the_database_broker() {
 
 #[actix_rt::test]
 async fn on_sqlite_with_rabbitmq() {
-    a_run_holds_and_can_grow::<posta::Sqlite>(Some(Vhost::shared().await)).await;
+    a_run_holds_and_can_grow::<posta::Sqlite>(Some(Vhost::fresh().await)).await;
 }
 
 #[actix_rt::test]
@@ -55,7 +55,7 @@ async fn on_postgres_with_the_database_broker() {
 
 #[actix_rt::test]
 async fn on_postgres_with_rabbitmq() {
-    a_run_holds_and_can_grow::<posta::Postgres>(Some(Vhost::shared().await)).await;
+    a_run_holds_and_can_grow::<posta::Postgres>(Some(Vhost::fresh().await)).await;
 }
 
 /// What `cargo run` does without any flag, only smaller: a file of its own, which is gone at the end.
