@@ -35,6 +35,7 @@ const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// it in one transaction (one by one after a failure) → acknowledge; and in between, what is due in the retry table. An outage
 /// of database or broker is nobody's attempt: deliveries are kept and tried again, without giving them back to the broker, which
 /// would count that as a redelivery.
+#[derive(Clone)]
 pub(crate) struct Partition<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,

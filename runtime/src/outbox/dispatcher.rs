@@ -26,6 +26,7 @@ const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duratio
 ///
 /// One round, each step one function: take lanes → claim rows → set aside what can never be dispatched → publish in waves →
 /// settle. No transaction is open while publishing. An outage of broker or database backs off the dispatcher and is no row's attempt.
+#[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
