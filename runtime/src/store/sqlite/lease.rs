@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::time::Duration;
 
 use diesel::sql_types::{BigInt, Binary, Nullable};
@@ -6,6 +7,7 @@ use uuid::Uuid;
 
 use super::connection::on_thread;
 use super::row::corrupt;
+use super::statement::Value;
 use super::{Connection, SqliteStore};
 use crate::store::{Fence, Grant, LeaseStore, MemberId, Resource, StoreError};
 
@@ -29,6 +31,35 @@ pub(super) fn holds(
         .bind(fence.grant.epoch)
         .one::<BigInt, i64>(connection)
         .map(|count| count == 1)
+}
+
+/// The lanes that the fences hold.
+pub(super) fn held_lanes(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    fences: &[Fence],
+) -> QueryResult<HashSet<u8>> {
+    let fences: Vec<(u8, String, i64)> = fences
+        .iter()
+        .filter(|fence| fence.resource == Resource::Lanes)
+        .map(|fence| {
+            let owner = fence.owner.as_uuid().simple().to_string();
+            (fence.grant.number, owner, fence.grant.epoch)
+        })
+        .collect();
+    let lanes = store
+        .sql(
+            "SELECT lease.number FROM json_each(?) AS fence CROSS JOIN {posta}lease AS lease
+                 ON lease.resource = ? AND lease.number = fence.value ->> 0
+                     AND lease.owner = unhex(fence.value ->> 1) AND lease.epoch = fence.value ->> 2",
+        )
+        .bind(Value::json(&fences))
+        .bind(Resource::Lanes.name())
+        .rows::<BigInt, i64>(connection)?;
+    Ok(lanes
+        .into_iter()
+        .filter_map(|lane| u8::try_from(lane).ok())
+        .collect())
 }
 
 /// Whether the fence is of a partition of this consumer and its owner holds it now.
