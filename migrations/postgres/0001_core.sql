@@ -23,8 +23,7 @@ CREATE TABLE {posta}outbox (
     attempts     integer NOT NULL DEFAULT 0,
     held_until   timestamptz,
     last_error   text,
-    -- The dispatcher reads lane by lane in order: this key is its whole access path.
-    CONSTRAINT outbox_pkey PRIMARY KEY (slot, position),
+    CONSTRAINT outbox_pkey PRIMARY KEY (position),
     CONSTRAINT outbox_message_id_key UNIQUE (message_id),
     CONSTRAINT outbox_message_type_size CHECK (octet_length(message_type) BETWEEN 1 AND 252),
     CONSTRAINT outbox_version_range CHECK (version >= 1),
@@ -36,9 +35,13 @@ CREATE TABLE {posta}outbox (
     CONSTRAINT outbox_hold_is_failure CHECK ((attempts > 0) = (held_until IS NOT NULL))
 );
 
--- Few rows are on hold: this finds the keys that they hold without a look at the others.
+-- The dispatcher reads lane by lane in order. Rows that have failed are not in here: however many there are, none is walked over.
+-- The sum is there so that no other index (the primary key) has this order; a planner that took that one would walk over all lanes.
+CREATE INDEX outbox_waiting ON {posta}outbox (slot, (position + 0)) WHERE held_until IS NULL;
+-- Rows that have failed, by the end of their hold, and by the key that they hold.
+CREATE INDEX outbox_due ON {posta}outbox (slot, held_until, position) WHERE held_until IS NOT NULL;
 CREATE INDEX outbox_held ON {posta}outbox (slot, ordering_key, position) INCLUDE (held_until)
-    WHERE held_until IS NOT NULL;
+    WHERE held_until IS NOT NULL AND ordering_key IS NOT NULL;
 
 -- What was dispatched, kept apart from what waits so that it never slows it.
 CREATE TABLE {posta}dispatched (
@@ -96,7 +99,7 @@ CREATE TABLE {posta}retry (
 -- The first of a key, and whether a key is on hold.
 CREATE INDEX retry_key ON {posta}retry (consumer, slot, ordering_key, position) WHERE ordering_key IS NOT NULL;
 -- Whose time has come.
-CREATE INDEX retry_due ON {posta}retry (consumer, slot, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX retry_due ON {posta}retry (consumer, slot, due_at, position) WHERE due_at IS NOT NULL;
 -- The keys that have successors, to find those whose head is gone.
 CREATE INDEX retry_waiting ON {posta}retry (consumer, slot, ordering_key, position) WHERE due_at IS NULL;
 

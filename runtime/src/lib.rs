@@ -18,6 +18,7 @@ pub mod outbox;
 pub mod retry;
 pub mod store;
 pub mod supervision;
+pub mod telemetry;
 
 pub use broker::Broker;
 pub use consumer::{Consumer, Data, DeliveryInfo, Failure, Handled, Handler};
@@ -34,6 +35,6 @@ pub use store::{Database, Tables, Tx};
 /// For the code that the derive macros generate; no part of the interface.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::consumer::generated::{function, is_same_type, method};
+    pub use crate::consumer::generated::{NoType, TypeOf, function, is_same_type, method};
     pub use crate::message::generated::{KeyField, NoCodec, key_field};
 }

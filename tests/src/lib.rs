@@ -13,10 +13,14 @@ mod guarantees;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod main_job;
+#[cfg(test)]
 mod postgres;
 #[cfg(test)]
 mod rabbitmq;
 #[cfg(test)]
 mod sqlite;
+#[cfg(test)]
+mod trace;
 #[cfg(test)]
 mod world;

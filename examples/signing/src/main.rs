@@ -1,1 +1,118 @@
-fn main() {}
+//! Documents are signed, `document.signed` goes out, and each signature is notified exactly once and in order.
+//!
+//! ```text
+//! cargo run --release                                   SQLite and the database broker: nothing to install
+//! cargo run --release -- --database postgres://user:password@localhost/name --broker amqp://localhost
+//! cargo run --release -- --help
+//! ```
+//!
+//! [`sqlite::service`] is the service: its tables, messages, handlers, and `sign()`. Everything else puts it under load, crashes it,
+//! and keeps account; [`sqlite::job`] says how. Both are compiled twice, once per database, from one source: the two files
+//! `sqlite.rs` and `postgres.rs` name the database and mount the same folder.
+
+mod crew;
+mod error;
+mod flags;
+mod folder;
+mod ledger;
+mod postgres;
+mod progress;
+mod sqlite;
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::sync::oneshot;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::crew::Order;
+use crate::error::JobError;
+use crate::flags::{Command, Flags, is_postgres};
+use crate::folder::Folder;
+use crate::progress::Progress;
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let outcome = match flags.command {
+        Some(Command::Worker) => {
+            log_to(std::io::stderr);
+            actix::System::new()
+                .block_on(worker())
+                .map(|()| ExitCode::SUCCESS)
+        }
+        None => {
+            let progress = Progress::new();
+            let above_the_bars = progress.clone();
+            log_to(move || above_the_bars.clone());
+            actix::System::new().block_on(main_job(&flags, &progress))
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("signing: {}", error.chain());
+        ExitCode::from(error.exit_code())
+    })
+}
+
+/// Runs the main job and prints its ledger.
+async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobError> {
+    // Removed at the end, whatever it is.
+    let _folder;
+    let database = match &flags.database {
+        Some(database) => database.clone(),
+        None => {
+            let folder = Folder::temporary()?;
+            let file = folder.file("signing.db");
+            _folder = folder;
+            file
+        }
+    };
+    let ledger = match is_postgres(&database) {
+        true => postgres::job::run(flags, &database, progress).await?,
+        false => sqlite::job::run(flags, &database, progress).await?,
+    };
+    let text = match flags.json {
+        true => ledger.json(),
+        false => format!("\n{ledger}\n"),
+    };
+    writeln!(std::io::stdout(), "{text}")?;
+    if let Some(stuck) = &ledger.stuck {
+        eprintln!("signing: {stuck}");
+    }
+    Ok(match ledger.violations().is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Runs a worker until its standard input ends, which it does when the process that started it does.
+async fn worker() -> Result<(), JobError> {
+    let mut order = String::new();
+    std::io::stdin().lock().read_line(&mut order)?;
+    let order: Order = serde_json::from_str(&order).map_err(|_| {
+        JobError::Usage("a worker is started by a main job, not by hand".to_owned())
+    })?;
+    let (ended, end) = oneshot::channel();
+    std::thread::spawn(move || {
+        // Whatever comes is not for us; an error is an end too.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    match is_postgres(&order.database) {
+        true => postgres::job::work(order, end).await,
+        false => sqlite::job::work(order, end).await,
+    }
+}
+
+/// Warnings and errors of Posta go to standard error; `RUST_LOG` asks for more or less.
+fn log_to<W: for<'w> MakeWriter<'w> + Send + Sync + 'static>(writer: W) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .init();
+}

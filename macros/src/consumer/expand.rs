@@ -72,13 +72,16 @@ fn distinct(handles: &[Entry]) -> TokenStream {
             written(second)
         );
         quote_spanned! {at(second)=>
-            const _: () = ::core::assert!(
-                !::posta::__private::is_same_type(
-                    <#first as ::posta::Message>::TYPE,
-                    <#second as ::posta::Message>::TYPE,
-                ),
-                #words
-            );
+            const _: () = {
+                use ::posta::__private::NoType as _;
+                ::core::assert!(
+                    !::posta::__private::is_same_type(
+                        <::posta::__private::TypeOf<#first>>::NAME,
+                        <::posta::__private::TypeOf<#second>>::NAME,
+                    ),
+                    #words
+                );
+            };
         }
     });
     quote!(#(#assertions)*)

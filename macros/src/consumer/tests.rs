@@ -19,13 +19,16 @@ fn a_consumer_becomes_a_conversion() {
         struct Notifications { templates: Templates }
     });
     let expected = quote! {
-        const _: () = ::core::assert!(
-            !::posta::__private::is_same_type(
-                <A as ::posta::Message>::TYPE,
-                <other::B as ::posta::Message>::TYPE,
-            ),
-            "`A` and `other::B` have the same message type; a consumer has one handler for each"
-        );
+        const _: () = {
+            use ::posta::__private::NoType as _;
+            ::core::assert!(
+                !::posta::__private::is_same_type(
+                    <::posta::__private::TypeOf<A>>::NAME,
+                    <::posta::__private::TypeOf<other::B>>::NAME,
+                ),
+                "`A` and `other::B` have the same message type; a consumer has one handler for each"
+            );
+        };
         #[automatically_derived]
         impl ::core::convert::From<Notifications> for ::posta::Consumer<Db> {
             fn from(state: Notifications) -> Self {

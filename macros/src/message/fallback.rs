@@ -12,12 +12,14 @@ pub(crate) fn expand(message: &Message<'_>, mistakes: Mistakes) -> TokenStream {
     let ident = message.ident;
     let (generics, arguments, _) = message.generics.split_for_impl();
     let mut bounds = message.generics.clone();
-    bounds
-        .make_where_clause()
-        .predicates
-        .push(syn::parse_quote! {
-            #ident #arguments: ::core::marker::Send + ::core::marker::Sync + 'static
-        });
+    if !bounds.params.is_empty() {
+        bounds
+            .make_where_clause()
+            .predicates
+            .push(syn::parse_quote! {
+                #ident #arguments: ::core::marker::Send + ::core::marker::Sync + 'static
+            });
+    }
     let bounds = &bounds.where_clause;
     let handled = message.attributes.written.get("handler").map(|_| {
         let mut with_database = message.generics.clone();

@@ -15,6 +15,16 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// Where messages go, for telemetry and logs: never with a password.
     fn address(&self) -> String;
 
+    /// The exchange that messages are published to, for telemetry; `None` where message types are themselves the destinations.
+    fn exchange(&self) -> Option<&str> {
+        None
+    }
+
+    /// The broker's host and port, for telemetry; `None` where there is none, or several.
+    fn server(&self) -> Option<(&str, u16)> {
+        None
+    }
+
     /// Sees to it that the consumer's queues and bindings exist, as the configuration says: declare, verify, or leave alone.
     /// Idempotent.
     ///

@@ -63,8 +63,11 @@ mod tests {
                 (0..SLOTS).collect::<Vec<_>>(),
                 "{partitions} partitions"
             );
-            let sizes = topology.queues().map(|queue| queue.slots().count());
-            assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+            let sizes: Vec<usize> = topology
+                .queues()
+                .map(|queue| queue.slots().count())
+                .collect();
+            assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
         }
     }
 }

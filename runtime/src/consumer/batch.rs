@@ -13,6 +13,7 @@ use crate::store::{
     StoreError, StoreErrorKind, Tx,
 };
 use crate::supervision::{crash_point, error_chain};
+use crate::telemetry::{self, Process, Processed};
 
 /// How often a batch is tried again that another transaction was in the way of, before it counts as the handler's failure.
 const CONTENTION_TRIES_MAX: u32 = 10;
@@ -47,6 +48,7 @@ struct Aside {
     holds: Vec<NewHold>,
     letters: Vec<NewDeadLetter>,
     handled: u64,
+    processed: Processed,
     duplicates: u64,
 }
 
@@ -149,6 +151,7 @@ impl<D: Database> Partition<D> {
         let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
         subscription.acknowledge_within(&mut session, &tags).await?;
         session.commit().await?;
+        aside.processed.committed();
         crash_point!("consume.committed");
         if enqueued > 0 {
             self.enqueued.call();
@@ -159,10 +162,7 @@ impl<D: Database> Partition<D> {
             aside.holds.len(),
             aside.letters.len(),
         );
-        subscription
-            .acknowledge(&tags)
-            .await
-            .map_err(Interruption::Broker)?;
+        self.acknowledge(subscription, deliveries, &tags).await?;
         crash_point!("consume.acknowledged");
         Ok(Handled::Committed { next_retry })
     }
@@ -213,7 +213,10 @@ impl<D: Database> Partition<D> {
             return Ok(());
         }
         match self.call_handler(tx, envelope, 1).await {
-            Ok(Called::Handled) => aside.handled += 1,
+            Ok(Called::Handled(process)) => {
+                aside.handled += 1;
+                aside.processed.push(process);
+            }
             Ok(Called::NoHandler) => {
                 let error = no_handler(envelope);
                 held.extend(envelope.key.clone());
@@ -241,8 +244,22 @@ impl<D: Database> Partition<D> {
             return Ok(Called::NoHandler);
         };
         tx.set_context(Context::handling(envelope));
-        handler.handle(envelope, attempt, &self.state, tx).await?;
-        Ok(Called::Handled)
+        let process = Process::new(&self.client, &self.queue, envelope, attempt);
+        let call = handler.handle(envelope, attempt, &self.state, tx);
+        process.run(call).await?;
+        Ok(Called::Handled(process))
+    }
+
+    async fn acknowledge(
+        &self,
+        subscription: &mut dyn Subscription<D>,
+        deliveries: &[Delivery],
+        tags: &[DeliveryTag],
+    ) -> Result<(), Interruption> {
+        let acknowledge = subscription.acknowledge(tags);
+        telemetry::settling(&self.client, &self.queue, deliveries, acknowledge)
+            .await
+            .map_err(Interruption::Broker)
     }
 
     /// Writes holds and dead letters; says when the first hold is due.
@@ -300,10 +317,7 @@ impl<D: Database> Partition<D> {
         session.commit().await?;
         crash_point!("consume.held");
         self.counters.add_handled(0, 0, aside.holds.len(), 0);
-        subscription
-            .acknowledge(&[delivery.tag])
-            .await
-            .map_err(Interruption::Broker)?;
+        self.acknowledge(subscription, one, &[delivery.tag]).await?;
         Ok(Handled::Committed { next_retry })
     }
 
@@ -344,7 +358,8 @@ impl<D: Database> Partition<D> {
 
 /// What became of one call.
 pub(super) enum Called {
-    Handled,
+    /// The handler said yes; whether it lasts, the transaction's end says.
+    Handled(Process),
     NoHandler,
 }
 

@@ -6,6 +6,7 @@ use super::partition::Partition;
 use crate::outbox::Context;
 use crate::store::{Database, DeadLetterStore, Fence, HeldRow, RetryStore, Store, Tx};
 use crate::supervision::{crash_point, error_chain};
+use crate::telemetry::Processed;
 
 /// How many messages of the retry table are looked at together.
 const DUE_BATCH: usize = 100;
@@ -76,9 +77,12 @@ impl<D: Database> Partition<D> {
         let attempt = row.attempts.saturating_add(1);
         let mut tx = Tx::new(&mut *session, &self.outbox, Context::default());
         let error = match self.call_handler(&mut tx, &row.envelope, attempt).await {
-            Ok(Called::Handled) => {
+            Ok(Called::Handled(process)) => {
+                let mut processed = Processed::default();
+                processed.push(process);
                 let enqueued = tx.flush().await?;
                 session.commit().await?;
+                processed.committed();
                 crash_point!("retry.committed");
                 if enqueued > 0 {
                     self.enqueued.call();

@@ -3,6 +3,7 @@ use std::fmt;
 
 use crate::consumer::ExtractError;
 use crate::message::DecodeError;
+use crate::telemetry::ErrorType;
 
 /// Why a handler did not handle a message. Made from any error by `?`; the transaction is rolled back and the message tried again.
 pub struct Failure {
@@ -56,6 +57,17 @@ pub enum HandleError {
     Failed(Failure),
     /// The handler panicked, with this message.
     Panicked(String),
+}
+
+impl ErrorType for HandleError {
+    fn error_type(&self) -> &'static str {
+        match self {
+            Self::Decode(_) => "undecodable",
+            Self::Extract(_) => "argument_missing",
+            Self::Failed(_) => "handler_failed",
+            Self::Panicked(_) => "handler_panicked",
+        }
+    }
 }
 
 impl fmt::Display for HandleError {

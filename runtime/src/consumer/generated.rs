@@ -1,6 +1,7 @@
 //! What the code that `#[derive(Message)]` and `#[derive(Consumer)]` generate calls, and nobody
 //! else.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::handler::Arguments;
@@ -33,6 +34,24 @@ where
 {
     consumer.add::<M>(Handler::method_returning(state.clone(), method))
 }
+
+/// The message type of `T`, as the constant `NAME`: empty for a type that is no message, so that only
+/// [`method`] says so, and says it once.
+#[derive(Debug)]
+pub struct TypeOf<T>(PhantomData<T>);
+
+impl<T: Message> TypeOf<T> {
+    /// The message type. It comes before [`NoType::NAME`], being the type's own.
+    pub const NAME: &'static str = T::TYPE;
+}
+
+/// What [`TypeOf`] falls back on.
+pub trait NoType {
+    /// The empty string.
+    const NAME: &'static str = "";
+}
+
+impl<T> NoType for TypeOf<T> {}
 
 /// Whether two message types are the same string; asked at compile time. The empty string stands
 /// for a type that has a mistake of its own, so it equals nothing.

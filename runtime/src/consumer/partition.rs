@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::retry::Backoff;
 use crate::store::Database;
 use crate::supervision::{ChildError, Life, Wake};
-
+use crate::telemetry::Client;
 
 /// Between tries of a broker or database that is not there.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
@@ -25,6 +25,9 @@ pub(super) const CONTENTION_BACKOFF: Backoff =
 
 /// The retry table is looked at this often even if nothing is known to be in it: another process may have left something.
 const RETRY_LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The board is looked at this often without a call: nothing may depend on one.
+const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads one partition of a consumer and handles its messages: the body of a partition actor.
 ///
@@ -43,6 +46,7 @@ pub(crate) struct Partition<D: Database> {
     pub(crate) outbox: Outbox<D>,
     pub(crate) enqueued: Wake,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) client: Client,
     /// Most deliveries handled in one transaction.
     pub(crate) batch: usize,
     /// Between tries of a message whose handler fails.
@@ -61,6 +65,7 @@ impl<D: Database> Partition<D> {
             let Some(lease) = self.board.use_lease(self.queue.number) else {
                 tokio::select! {
                     () = changes.called() => {}
+                    () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}
                     () = life.draining() => {}
                 }
                 continue;

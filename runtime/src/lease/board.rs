@@ -104,13 +104,17 @@ impl Board {
     pub(crate) fn set(&self, owned: &[Grant], valid_until: Instant) {
         self.lose_all_but(owned);
         let mut entries = self.lock();
-        let before = grants(&entries);
+        let mut changed = false;
         for grant in owned {
             let entry = entries.entry(grant.number).or_insert(Entry {
                 granted: None,
                 uses: 0,
             });
             let keep = entry.granted.is_none_or(|granted| granted.keep);
+            // News for whoever waits: a new grant, and one whose window had closed before it was renewed.
+            changed |= !entry
+                .granted
+                .is_some_and(|granted| granted.grant == *grant && granted.is_usable());
             entry.granted = Some(Granted {
                 grant: *grant,
                 valid_until,
@@ -118,7 +122,6 @@ impl Board {
             });
         }
         entries.retain(|_, entry| entry.granted.is_some() || entry.uses > 0);
-        let changed = before != grants(&entries);
         drop(entries);
         if changed {
             self.changed.call();
@@ -298,6 +301,18 @@ mod tests {
         assert!(lease.may_go_on());
         board.set(&[grant(0, 1)], Instant::now());
         assert!(!lease.may_go_on());
+    }
+
+    #[test]
+    fn a_renewal_after_the_window_has_closed_wakes_those_who_wait() {
+        let board = board();
+        board.set(&[grant(0, 1)], Instant::now());
+        assert!(board.use_lease(0).is_none());
+        let mut changes = board.changes();
+        changes.hear();
+        board.set(&[grant(0, 1)], later());
+        futures_util::FutureExt::now_or_never(changes.called()).expect("a call");
+        assert!(board.use_lease(0).is_some());
     }
 
     #[test]

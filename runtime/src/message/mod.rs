@@ -19,6 +19,7 @@ mod ordering_key;
 mod raw;
 mod slot;
 mod trace_context;
+mod trace_parent;
 
 pub use codec::{Codec, Json};
 pub use envelope::{Envelope, EnvelopeBuilder};
@@ -30,6 +31,7 @@ pub use ordering_key::{KeyWriter, OrderingKey};
 pub use raw::{Malformed, RawMessage};
 pub use slot::{SLOTS, Slot};
 pub use trace_context::TraceContext;
+pub use trace_parent::TraceParent;
 
 /// A type that can be sent: a stable type name, a schema version, an optional ordering key, a codec.
 ///

@@ -8,9 +8,7 @@ use super::posta::Running;
 use super::relay::Relay;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
-use crate::broker::{
-    Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology,
-};
+use crate::broker::{Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology};
 use crate::consumer::{Consumer, Partition};
 use crate::lease::{Board, Keeper, MemberId, Resource};
 use crate::message::{MessageType, SLOTS};
@@ -19,6 +17,7 @@ use crate::store::{Database, Store};
 use crate::supervision::{
     Body, ChildError, ChildSpec, Life, Phase, Registry, Start, Supervisor, Wake,
 };
+use crate::telemetry::Client;
 
 /// What a runtime is made of, once everything has been checked.
 pub(super) struct Parts<D: Database> {
@@ -52,8 +51,10 @@ impl<D: Database> Parts<D> {
             outgoing,
         };
         let driver = drive::<D>(&broker, &store, &settings, &wakes);
-        let outbox =
-            Outbox::<D>::new(store.tables().clone()).payload_bytes_max(settings.payload_bytes_max);
+        let client = Client::of(&*driver, member);
+        let outbox = Outbox::<D>::new(store.tables().clone())
+            .payload_bytes_max(settings.payload_bytes_max)
+            .client(client.clone());
         let counters = Arc::new(Counters::default());
         let mut tree = Tree::new(settings.arbiters);
         let lanes = Board::new(Resource::Lanes, member);
@@ -74,6 +75,7 @@ impl<D: Database> Parts<D> {
                 board: lanes.clone(),
                 declarations: declarations.clone(),
                 counters: counters.clone(),
+                client: client.clone(),
                 enqueued: wakes.enqueued.clone(),
                 filled: wakes.filled.clone(),
                 settings: settings.clone(),
@@ -105,6 +107,7 @@ impl<D: Database> Parts<D> {
                 outbox: outbox.clone(),
                 enqueued: wakes.enqueued.clone(),
                 counters: counters.clone(),
+                client: client.clone(),
                 settings: settings.clone(),
                 declaration,
                 handlers: Arc::new(consumer.handlers),
@@ -268,6 +271,7 @@ struct DispatcherParts<D: Database> {
     board: Board,
     declarations: Vec<Declaration<D>>,
     counters: Arc<Counters>,
+    client: Client,
     enqueued: Wake,
     filled: Wake,
     settings: Settings,
@@ -289,6 +293,7 @@ impl<D: Database> DispatcherParts<D> {
             poll_interval_max: self.settings.poll_interval_max,
             enqueued: self.enqueued.clone(),
             counters: self.counters.clone(),
+            client: self.client.clone(),
             filled: self.filled.clone(),
         }
     }
@@ -301,6 +306,7 @@ struct PartitionParts<D: Database> {
     outbox: Outbox<D>,
     enqueued: Wake,
     counters: Arc<Counters>,
+    client: Client,
     settings: Settings,
     declaration: Declaration<D>,
     handlers: Arc<std::collections::BTreeMap<&'static str, crate::consumer::Handler<D>>>,
@@ -318,6 +324,7 @@ impl<D: Database> Clone for PartitionParts<D> {
             outbox: self.outbox.clone(),
             enqueued: self.enqueued.clone(),
             counters: self.counters.clone(),
+            client: self.client.clone(),
             settings: self.settings.clone(),
             declaration: self.declaration.clone(),
             handlers: self.handlers.clone(),
@@ -346,6 +353,7 @@ impl<D: Database> PartitionParts<D> {
             outbox: self.outbox.clone(),
             enqueued: self.enqueued.clone(),
             counters: self.counters.clone(),
+            client: self.client.clone(),
             batch: self.settings.consume_batch,
             backoff: self.settings.retry_backoff,
             unknown_type_grace: self.settings.unknown_type_grace,

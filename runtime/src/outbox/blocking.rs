@@ -90,14 +90,12 @@ impl BlockingOutbox {
         connection: &mut PgConnection,
         envelopes: &[Envelope],
     ) -> Result<(), EnqueueError> {
-        envelopes
-            .iter()
-            .try_for_each(|envelope| self.outbox.check(envelope))?;
+        let envelopes = self.outbox.prepare(envelopes)?;
         if envelopes.is_empty() {
             return Ok(());
         }
         let sql = enqueue::sql(self.outbox.tables());
-        enqueue::statement(&sql, envelopes)
+        enqueue::statement(&sql, &envelopes)
             .execute(connection)
             .map_err(|error| refused(enqueue::OPERATION, error))?;
         Ok(())

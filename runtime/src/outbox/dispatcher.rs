@@ -11,6 +11,7 @@ use crate::operations::Counters;
 use crate::retry::Backoff;
 use crate::store::{Database, Fence, OutboxRow, OutboxStore, RowId, Store};
 use crate::supervision::{ChildError, Life, Wake, WakeListener, crash_point};
+use crate::telemetry::{self, Client};
 
 /// The pause after the first look that found nothing; it doubles from there.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
@@ -40,6 +41,7 @@ pub(crate) struct Dispatcher<D: Database> {
     /// Called when the outbox may have got rows.
     pub(crate) enqueued: Wake,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) client: Client,
     /// Called after rows were dispatched through the database broker.
     pub(crate) filled: Wake,
 }
@@ -220,7 +222,8 @@ impl<D: Database> Dispatcher<D> {
             if wave.is_empty() {
                 return Ok(());
             }
-            let outcomes = publisher.publish(&wave).await?;
+            let outcomes =
+                telemetry::sending(&self.client, &wave, publisher.publish(&wave)).await?;
             crash_point!("dispatch.published");
             for (row, outcome) in wave.iter().zip(outcomes) {
                 match outcome {
@@ -269,7 +272,8 @@ impl<D: Database> Dispatcher<D> {
         loop {
             let mut session = self.store.begin().await?;
             let ids: Vec<RowId> = rows.iter().map(|row| row.id).collect();
-            let routed = publisher.publish_within(&mut session, &ids).await?;
+            let route = publisher.publish_within(&mut session, &ids);
+            let routed = telemetry::routing(&self.client, &rows, route).await?;
             let routed: std::collections::HashSet<RowId> = routed.into_iter().collect();
             let kept = without_overtakers(&rows, &routed);
             if kept.len() < rows.len() {

@@ -1,9 +1,11 @@
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::{Context, EnqueueError};
 use crate::message::limits::{PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX};
 use crate::message::{Envelope, EnvelopeError, Message, MessageId};
 use crate::store::{Database, Tables};
+use crate::telemetry::{self, Client};
 
 /// The enqueueing side of the outbox, for transactions that the application begins itself.
 ///
@@ -30,6 +32,7 @@ use crate::store::{Database, Tables};
 pub struct Outbox<D> {
     tables: Tables,
     payload_bytes_max: usize,
+    client: Client,
     database: PhantomData<fn() -> D>,
 }
 
@@ -40,6 +43,7 @@ impl<D: Database> Outbox<D> {
         Self {
             tables,
             payload_bytes_max: PAYLOAD_BYTES_DEFAULT,
+            client: Client::default(),
             database: PhantomData,
         }
     }
@@ -48,6 +52,12 @@ impl<D: Database> Outbox<D> {
     #[must_use]
     pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
         self.payload_bytes_max = bytes.min(PAYLOAD_BYTES_MAX);
+        self
+    }
+
+    /// The same with what spans say of the broker.
+    pub(crate) fn client(mut self, client: Client) -> Self {
+        self.client = client;
         self
     }
 
@@ -101,10 +111,8 @@ impl<D: Database> Outbox<D> {
         connection: &mut D::Connection,
         envelopes: &[Envelope],
     ) -> Result<(), EnqueueError> {
-        envelopes
-            .iter()
-            .try_for_each(|envelope| self.check(envelope))?;
-        D::insert_outbox(connection, &self.tables, envelopes).await?;
+        let envelopes = self.prepare(envelopes)?;
+        D::insert_outbox(connection, &self.tables, &envelopes).await?;
         Ok(())
     }
 
@@ -118,14 +126,33 @@ impl<D: Database> Outbox<D> {
             message_type: M::TYPE.to_owned(),
             source,
         };
-        let mut envelope = Envelope::of(message).map_err(refused)?;
-        context.write(&mut envelope).map_err(refused)?;
+        telemetry::create(&self.client, M::TYPE, || {
+            let mut envelope = Envelope::of(message).map_err(refused)?;
+            context.write(&mut envelope).map_err(refused)?;
+            self.check(&envelope)?;
+            Ok(envelope)
+        })
+    }
+
+    /// Checks envelopes that the application made itself, and gives those without one a trace context.
+    pub(crate) fn prepare<'e>(
+        &self,
+        envelopes: &'e [Envelope],
+    ) -> Result<Cow<'e, [Envelope]>, EnqueueError> {
+        envelopes
+            .iter()
+            .try_for_each(|envelope| self.check(envelope))?;
+        Ok(telemetry::adopt_all(&self.client, envelopes))
+    }
+
+    /// As [`Outbox::prepare`] for one.
+    pub(crate) fn prepare_one(&self, envelope: Envelope) -> Result<Envelope, EnqueueError> {
         self.check(&envelope)?;
-        Ok(envelope)
+        Ok(telemetry::adopt(&self.client, envelope))
     }
 
     /// Checks the limit that the configuration sets.
-    pub(crate) fn check(&self, envelope: &Envelope) -> Result<(), EnqueueError> {
+    fn check(&self, envelope: &Envelope) -> Result<(), EnqueueError> {
         let bytes = envelope.payload.len();
         if bytes <= self.payload_bytes_max {
             return Ok(());
@@ -148,6 +175,7 @@ impl<D> Clone for Outbox<D> {
         Self {
             tables: self.tables.clone(),
             payload_bytes_max: self.payload_bytes_max,
+            client: self.client.clone(),
             database: PhantomData,
         }
     }

@@ -3,6 +3,7 @@ use std::fmt;
 
 use crate::message::EnvelopeError;
 use crate::store::StoreError;
+use crate::telemetry::ErrorType;
 
 /// Why a message was not enqueued.
 #[derive(Debug)]
@@ -27,6 +28,15 @@ impl EnqueueError {
         match self {
             Self::Message { .. } => false,
             Self::Store(error) => error.is_transient(),
+        }
+    }
+}
+
+impl ErrorType for EnqueueError {
+    fn error_type(&self) -> &'static str {
+        match self {
+            Self::Message { .. } => "message_refused",
+            Self::Store(error) => error.error_type(),
         }
     }
 }

@@ -51,7 +51,7 @@ impl<'t, D: Database> Tx<'t, D> {
     /// # Errors
     /// When its payload is larger than configured; the transaction stays usable.
     pub fn enqueue_envelope(&mut self, envelope: Envelope) -> Result<MessageId, EnqueueError> {
-        self.outbox.check(&envelope)?;
+        let envelope = self.outbox.prepare_one(envelope)?;
         let id = envelope.id;
         self.enqueued.push(envelope);
         Ok(id)

@@ -1,3 +1,4 @@
 //! One suite per trait, run on every implementation.
 
 mod broker;
+mod store;

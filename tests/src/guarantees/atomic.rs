@@ -23,19 +23,36 @@ async fn a_rolled_back_transaction_sends_nothing<D: TestDatabase>(broker: Broker
     let refused = posta
         .transaction(async |tx| {
             D::run(tx, "INSERT INTO state (key, number) VALUES ('k0', 0)").await?;
-            tx.enqueue(&Numbered { key: "k0".to_owned(), number: 0, fate: Fate::Succeed })?;
+            tx.enqueue(&Numbered {
+                key: "k0".to_owned(),
+                number: 0,
+                fate: Fate::Succeed,
+            })?;
             Err::<(), _>(anyhow::anyhow!("the application changes its mind"))
         })
         .await;
-    assert_eq!(refused.unwrap_err().to_string(), "the application changes its mind");
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "the application changes its mind"
+    );
     // A later transaction's message comes through; the earlier one's would have come first.
     enqueue(&posta, 1, 1..2, |_, _| Fate::Succeed).await;
     until_quiet::<D>(&store, EFFECTS, 1).await;
     posta.stop().await.expect("a drain");
-    let numbers: Vec<i64> =
-        effects_of::<D>(&store, EFFECTS).await.iter().map(|effect| effect.number).collect();
+    let numbers: Vec<i64> = effects_of::<D>(&store, EFFECTS)
+        .await
+        .iter()
+        .map(|effect| effect.number)
+        .collect();
     assert_eq!(numbers, [1]);
-    assert_eq!(count::<D>(&store, "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM state").await, 1);
+    assert_eq!(
+        count::<D>(
+            &store,
+            "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM state"
+        )
+        .await,
+        1
+    );
 }
 
 async fn a_process_that_dies_around_the_commit_leaves_state_and_messages_agreeing<
@@ -46,15 +63,29 @@ async fn a_process_that_dies_around_the_commit_leaves_state_and_messages_agreein
     for point in ["enqueue.inserted:3", "enqueue.committed:3"] {
         let world = World::<D>::fresh(broker).await;
         let store = world.store();
-        let orders = Orders { crash_at: Some(point.to_owned()), enqueue: Some((4, 0, 10)) };
+        let orders = Orders {
+            crash_at: Some(point.to_owned()),
+            enqueue: Some((4, 0, 10)),
+        };
         Service::start(&world, &orders).died().await;
-        let committed =
-            count::<D>(&store, "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM state").await;
-        let whole = if point.starts_with("enqueue.inserted") { 2 } else { 3 };
+        let committed = count::<D>(
+            &store,
+            "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM state",
+        )
+        .await;
+        let whole = if point.starts_with("enqueue.inserted") {
+            2
+        } else {
+            3
+        };
         assert_eq!(committed, 4 * whole, "{point}");
         let survivor = Service::start(&world, &Orders::default());
         until_quiet::<D>(&store, EFFECTS, committed as usize).await;
         survivor.stop().await;
-        assert_eq!(effects_of::<D>(&store, EFFECTS).await.len() as i64, committed, "{point}");
+        assert_eq!(
+            effects_of::<D>(&store, EFFECTS).await.len() as i64,
+            committed,
+            "{point}"
+        );
     }
 }

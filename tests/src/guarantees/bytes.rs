@@ -54,7 +54,9 @@ async fn payload_bytes_arrive_as_they_were_enqueued<D: TestDatabase>(broker: Bro
         br"\u0000".to_vec(),
         "🚚 \u{202e}אבג".as_bytes().to_vec(),
         vec![0xff; 70_000],
-        (0..1024 * 1024).map(|n: u32| (n * 31 % 251) as u8).collect(),
+        (0..1024 * 1024)
+            .map(|n: u32| (n * 31 % 251) as u8)
+            .collect(),
     ];
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
@@ -66,7 +68,9 @@ async fn payload_bytes_arrive_as_they_were_enqueued<D: TestDatabase>(broker: Bro
     let mut ids = Vec::new();
     for payload in &payloads {
         let blob = Blob(Bytes::copy_from_slice(payload));
-        let id = posta.transaction(async |tx| Ok::<_, anyhow::Error>(tx.enqueue(&blob)?)).await;
+        let id = posta
+            .transaction(async |tx| Ok::<_, anyhow::Error>(tx.enqueue(&blob)?))
+            .await;
         ids.push(id.expect("a transaction").to_string());
     }
     until_quiet::<D>(&store, "blobs", payloads.len()).await;
@@ -74,7 +78,14 @@ async fn payload_bytes_arrive_as_they_were_enqueued<D: TestDatabase>(broker: Bro
     let effects = effects_of::<D>(&store, "blobs").await;
     assert_eq!(effects.len(), payloads.len());
     for (id, payload) in ids.iter().zip(&payloads) {
-        let effect = effects.iter().find(|effect| effect.message_id == *id).expect("its effect");
-        assert!(effect.payload == *payload, "a payload of {} bytes changed", payload.len());
+        let effect = effects
+            .iter()
+            .find(|effect| effect.message_id == *id)
+            .expect("its effect");
+        assert!(
+            effect.payload == *payload,
+            "a payload of {} bytes changed",
+            payload.len()
+        );
     }
 }

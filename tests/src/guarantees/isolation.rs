@@ -1,14 +1,10 @@
 //! G5: a key that fails delays no other; an outage uses up nobody's attempts.
 
 use crate::world::effects::{Verdict, count, effects_of, judge};
-use crate::world::service::{
-    Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected,
-};
+use crate::world::service::{Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
-on_every_combination!(
-    a_key_that_always_fails_delays_no_other_key,
-);
+on_every_combination!(a_key_that_always_fails_delays_no_other_key,);
 
 async fn a_key_that_always_fails_delays_no_other_key<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;

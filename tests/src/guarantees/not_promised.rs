@@ -13,17 +13,23 @@ use crate::world::{BrokerKind, TestDatabase, World, until};
 #[actix_rt::test]
 async fn a_crash_between_confirm_and_settle_publishes_again() {
     published_again::<posta::Sqlite>().await;
-    //PG published_again::<posta::Postgres>().await;
+    published_again::<posta::Postgres>().await;
 }
 
 async fn published_again<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::RabbitMq).await;
     let store = world.store();
-    let orders =
-        Orders { crash_at: Some("dispatch.published".to_owned()), enqueue: Some((1, 0, 1)) };
+    let orders = Orders {
+        crash_at: Some("dispatch.published".to_owned()),
+        enqueue: Some((1, 0, 1)),
+    };
     Service::start(&world, &orders).died().await;
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {posta}outbox";
-    assert_eq!(count::<D>(&store, sql).await, 1, "published, and not settled");
+    assert_eq!(
+        count::<D>(&store, sql).await,
+        1,
+        "published, and not settled"
+    );
     let posta = builder(&world)
         .consumer(effects_consumer::<D>(&Calls::default()))
         .consumer(crate::world::service::echoes_consumer::<D>())
@@ -66,12 +72,21 @@ async fn a_later_message_of_another_key_can_take_effect_first() {
         .start()
         .await
         .expect("a running service");
-    enqueue(&posta, 2, 0..1, |key, _| if key == 0 { Fate::FailTimes(2) } else { Fate::Succeed })
-        .await;
+    enqueue(&posta, 2, 0..1, |key, _| {
+        if key == 0 {
+            Fate::FailTimes(2)
+        } else {
+            Fate::Succeed
+        }
+    })
+    .await;
     until_quiet::<posta::Sqlite>(&store, EFFECTS, 2).await;
     posta.stop().await.expect("a drain");
-    let keys: Vec<String> =
-        effects_of::<posta::Sqlite>(&store, EFFECTS).await.into_iter().map(|e| e.key).collect();
+    let keys: Vec<String> = effects_of::<posta::Sqlite>(&store, EFFECTS)
+        .await
+        .into_iter()
+        .map(|e| e.key)
+        .collect();
     assert_eq!(keys, ["k1", "k0"]);
 }
 
@@ -86,7 +101,11 @@ async fn a_duplicate_after_the_inbox_has_forgotten_passes_as_new() {
         .await
         .expect("a running service");
     let id = MessageId::new();
-    let message = Numbered { key: "k0".to_owned(), number: 0, fate: Fate::Succeed };
+    let message = Numbered {
+        key: "k0".to_owned(),
+        number: 0,
+        fate: Fate::Succeed,
+    };
     for copies in 1..=2 {
         let mut envelope = posta::Envelope::of(&message).expect("an envelope");
         envelope.id = id;

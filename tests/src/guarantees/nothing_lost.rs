@@ -16,14 +16,25 @@ on_every_combination!(
 );
 
 async fn a_process_that_dies_while_dispatching_loses_nothing<D: TestDatabase>(broker: BrokerKind) {
-    let points = ["dispatch.claimed:2", "dispatch.published:2", "dispatch.settled:2"];
+    let points = [
+        "dispatch.claimed:2",
+        "dispatch.published:2",
+        "dispatch.settled:2",
+    ];
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
     let mut to = 0;
     for point in points {
-        let orders = Orders { crash_at: Some(point.to_owned()), enqueue: Some((5, to, to + 6)) };
+        let orders = Orders {
+            crash_at: Some(point.to_owned()),
+            enqueue: Some((5, to, to + 6)),
+        };
         Service::start(&world, &orders).died().await;
-        to = count::<D>(&store, "SELECT CAST(COUNT(*) / 5 AS BIGINT) AS count FROM state").await;
+        to = count::<D>(
+            &store,
+            "SELECT CAST(COUNT(*) / 5 AS BIGINT) AS count FROM state",
+        )
+        .await;
     }
     let survivor = Service::start(&world, &Orders::default());
     until_quiet::<D>(&store, EFFECTS, 5 * to as usize).await;
@@ -42,7 +53,10 @@ async fn a_message_that_no_queue_takes_waits_visibly_and_arrives_once_there_is_o
     // A service without consumers: no queue takes its messages.
     let lonely = builder(&world).start().await.expect("a running service");
     enqueue(&lonely, 3, 0..1, |_, _| Fate::Succeed).await;
-    until("three rows are held", async || lonely.status().await.unwrap().outbox.held == 3).await;
+    until("three rows are held", async || {
+        lonely.status().await.unwrap().outbox.held == 3
+    })
+    .await;
     let reasons = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {posta}outbox \
                    WHERE last_error LIKE 'unroutable%' AND attempts > 0";
     assert_eq!(count::<D>(&store, reasons).await, 3);
@@ -66,11 +80,24 @@ async fn a_message_whose_process_dies_on_lease_steps_is_taken_over<D: TestDataba
     let store = world.store();
     let mut to = 0;
     for point in ["lease.renewed:4", "lease.committed:7"] {
-        let orders = Orders { crash_at: Some(point.to_owned()), enqueue: Some((5, to, to + 5)) };
+        let orders = Orders {
+            crash_at: Some(point.to_owned()),
+            enqueue: Some((5, to, to + 5)),
+        };
         Service::start(&world, &orders).died().await;
-        to = count::<D>(&store, "SELECT CAST(COUNT(*) / 5 AS BIGINT) AS count FROM state").await;
+        to = count::<D>(
+            &store,
+            "SELECT CAST(COUNT(*) / 5 AS BIGINT) AS count FROM state",
+        )
+        .await;
     }
-    let survivor = Service::start(&world, &Orders { crash_at: None, enqueue: Some((5, to, to + 5)) });
+    let survivor = Service::start(
+        &world,
+        &Orders {
+            crash_at: None,
+            enqueue: Some((5, to, to + 5)),
+        },
+    );
     to += 5;
     until_quiet::<D>(&store, EFFECTS, 5 * to as usize).await;
     survivor.stop().await;

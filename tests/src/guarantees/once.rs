@@ -34,7 +34,11 @@ async fn every_effect_and_every_message_of_a_handler_commits_once<D: TestDatabas
     posta.stop().await.expect("a drain");
     for consumer in [EFFECTS, ECHOES] {
         let effects = effects_of::<D>(&store, consumer).await;
-        assert_eq!(judge(&effects, &expected(10, 10)), Verdict::default(), "{consumer}");
+        assert_eq!(
+            judge(&effects, &expected(10, 10)),
+            Verdict::default(),
+            "{consumer}"
+        );
     }
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {posta}dispatched";
     assert_eq!(count::<D>(&store, sql).await, 200);
@@ -54,7 +58,11 @@ async fn copies_in_sequence_change_nothing_and_enqueue_nothing<D: TestDatabase>(
         .await
         .expect("a running service");
     let id = MessageId::new();
-    let message = Numbered { key: "k0".to_owned(), number: 0, fate: Fate::Echo };
+    let message = Numbered {
+        key: "k0".to_owned(),
+        number: 0,
+        fate: Fate::Echo,
+    };
     for copies in 1..=3 {
         let mut envelope = Envelope::of(&message).expect("an envelope");
         envelope.id = id;
@@ -72,8 +80,10 @@ async fn copies_in_sequence_change_nothing_and_enqueue_nothing<D: TestDatabase>(
         })
         .await;
     }
-    until("the copies were refused", async || posta.status().await.unwrap().counts.duplicates == 2)
-        .await;
+    until("the copies were refused", async || {
+        posta.status().await.unwrap().counts.duplicates == 2
+    })
+    .await;
     until_quiet::<D>(&store, ECHOES, 1).await;
     posta.stop().await.expect("a drain");
     assert_eq!(effects_of::<D>(&store, EFFECTS).await.len(), 1);
@@ -95,7 +105,11 @@ async fn two_consumers_of_one_message_each_handle_it_once<D: TestDatabase>(broke
     for consumer in ["billing", "shipping"] {
         until_quiet::<D>(&store, consumer, 15).await;
         let effects = effects_of::<D>(&store, consumer).await;
-        assert_eq!(judge(&effects, &expected(3, 5)), Verdict::default(), "{consumer}");
+        assert_eq!(
+            judge(&effects, &expected(3, 5)),
+            Verdict::default(),
+            "{consumer}"
+        );
     }
     posta.stop().await.expect("a drain");
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {posta}inbox";
@@ -115,10 +129,17 @@ async fn a_process_that_dies_while_consuming_leaves_each_effect_once<D: TestData
     let store = world.store();
     let mut to = 0;
     for point in points {
-        let orders = Orders { crash_at: Some(point.to_owned()), enqueue: Some((5, to, to + 6)) };
+        let orders = Orders {
+            crash_at: Some(point.to_owned()),
+            enqueue: Some((5, to, to + 6)),
+        };
         Service::start(&world, &orders).died().await;
         // The next one goes on where this one was interrupted: the state tells.
-        to = count::<D>(&store, "SELECT CAST(COUNT(*) / 5 AS BIGINT) AS count FROM state").await;
+        to = count::<D>(
+            &store,
+            "SELECT CAST(COUNT(*) / 5 AS BIGINT) AS count FROM state",
+        )
+        .await;
     }
     let survivor = Service::start(&world, &Orders::default());
     until_quiet::<D>(&store, EFFECTS, 5 * to as usize).await;
@@ -126,6 +147,10 @@ async fn a_process_that_dies_while_consuming_leaves_each_effect_once<D: TestData
     survivor.stop().await;
     for consumer in [EFFECTS, ECHOES] {
         let effects = effects_of::<D>(&store, consumer).await;
-        assert_eq!(judge(&effects, &expected(5, to)), Verdict::default(), "{consumer}");
+        assert_eq!(
+            judge(&effects, &expected(5, to)),
+            Verdict::default(),
+            "{consumer}"
+        );
     }
 }

@@ -42,8 +42,9 @@ async fn order_holds_across_three_processes_of_which_two_are_killed<D: TestDatab
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let victims: Vec<Service> =
-        (0..2).map(|_| Service::start(&world, &Orders::default())).collect();
+    let victims: Vec<Service> = (0..2)
+        .map(|_| Service::start(&world, &Orders::default()))
+        .collect();
     let posta = builder(&world)
         .consumer(effects_consumer::<D>(&Calls::default()))
         .start()

@@ -13,7 +13,10 @@ on_every_combination!(processes_share_fairly_and_a_killed_ones_work_moves_within
 
 async fn shares<D: TestDatabase>(store: &D::Store, resource: &Resource) -> Vec<usize> {
     let mut session = store.begin().await.expect("a transaction");
-    let owners = store.owners(&mut session, resource).await.expect("the owners");
+    let owners = store
+        .owners(&mut session, resource)
+        .await
+        .expect("the owners");
     session.commit().await.expect("a commit");
     let mut shares: BTreeMap<MemberId, usize> = BTreeMap::new();
     for owner in owners.into_iter().filter_map(|(_, owner)| owner) {
@@ -30,9 +33,10 @@ async fn until_shares<D: TestDatabase>(
     expected: &[usize],
 ) -> Duration {
     let started = std::time::Instant::now();
-    until(&format!("{resource:?} is shared {expected:?}"), async || {
-        shares::<D>(store, resource).await == expected
-    })
+    until(
+        &format!("{resource:?} is shared {expected:?}"),
+        async || shares::<D>(store, resource).await == expected,
+    )
     .await;
     started.elapsed()
 }

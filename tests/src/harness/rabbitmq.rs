@@ -1,7 +1,7 @@
 //! A virtual host of its own for each test, on the run's RabbitMQ.
 //!
 //! Tests that disturb the server itself (alarms, restarts) would disturb all others, so every test says which kind it is when it asks for
-//! its virtual host: [`Vhost::shared`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
+//! its virtual host: [`Vhost::fresh`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
 //! A test asks once; [`Vhost::sibling`] gives it further ones without waiting.
 
 use std::process::Command;
@@ -36,7 +36,7 @@ enum Turn {
 
 impl Vhost {
     /// For a test that leaves the server as it is.
-    pub(crate) async fn shared() -> Self {
+    pub(crate) async fn fresh() -> Self {
         let guard = SERVER.clone().read_owned().await;
         Self::make(Some(Turn::Shared { _guard: guard }))
     }
@@ -161,29 +161,102 @@ impl Vhost {
         }
     }
 
+    /// Takes the first message out of a queue, as the management API shows it.
+    pub(crate) fn get(&self, queue: &str) -> Value {
+        let ask = json!({"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"});
+        let path = format!("/api/queues/{}/{queue}/get", self.name);
+        self.api.expect("POST", &path, Some(&ask))[0].clone()
+    }
+
+    /// Has the management API publish a message to the exchange `posta`.
+    pub(crate) fn publish(&self, routing_key: &str, properties: &Value, payload: &str) {
+        let message = json!({
+            "properties": properties,
+            "routing_key": routing_key,
+            "payload": payload,
+            "payload_encoding": "string",
+        });
+        let path = format!("/api/exchanges/{}/posta/publish", self.name);
+        let answer = self.api.expect("POST", &path, Some(&message));
+        assert_eq!(answer["routed"], true);
+    }
+
     /// Deletes a queue, with what is in it.
     pub(crate) fn delete_queue(&self, name: &str) {
         self.api
             .expect("DELETE", &format!("/api/queues/{}/{name}", self.name), None);
     }
 
-    /// Runs one of the run's control scripts, such as `rabbitmq-block`; only after [`Vhost::alone`].
-    pub(crate) async fn control(&self, script: &str, arguments: &[&str]) -> String {
+    /// Runs one of the run's control scripts, such as `rabbitmq-restart`; only after [`Vhost::alone`].
+    pub(crate) async fn control(&self, script: &'static str, argument: Option<&str>) -> String {
+        self.ensure_alone();
+        let argument = argument.map(str::to_owned);
+        let run = tokio::task::spawn_blocking(move || control(script, argument.as_deref()));
+        run.await.expect("the script runs")
+    }
+
+    /// Raises the memory alarm, until the guard is dropped.
+    pub(crate) async fn block(&self) -> Undo {
+        self.control("rabbitmq-block", None).await;
+        Undo {
+            script: "rabbitmq-unblock",
+            argument: None,
+        }
+    }
+
+    /// Freezes the server with all its sockets open, until the guard is dropped.
+    pub(crate) async fn pause(&self) -> Undo {
+        self.control("rabbitmq-pause", None).await;
+        Undo {
+            script: "rabbitmq-resume",
+            argument: None,
+        }
+    }
+
+    /// Gives a setting of the server another value, until the guard is dropped. Channels read most of them when they are opened.
+    pub(crate) async fn set(&self, name: &str, value: &str) -> Undo {
+        let set = |value: &str| format!("application:set_env(rabbit, {name}, {value}).");
+        let get = format!("application:get_env(rabbit, {name}).");
+        let before = self.control("rabbitmq-eval", Some(&get)).await;
+        let digits: String = before.chars().filter(char::is_ascii_digit).collect();
+        assert!(!digits.is_empty(), "{name} is a number: {before}");
+        self.control("rabbitmq-eval", Some(&set(value))).await;
+        Undo {
+            script: "rabbitmq-eval",
+            argument: Some(set(&digits)),
+        }
+    }
+
+    fn ensure_alone(&self) {
         assert!(
             matches!(self._turn, Some(Turn::Alone { .. })),
             "a test that disturbs the server asks for Vhost::alone"
         );
-        let mut command = Command::new(format!("{}/{script}", variable("POSTA_TEST_SERVERS")));
-        command.args(arguments);
-        let output = tokio::task::spawn_blocking(move || command.output());
-        let output = output
-            .await
-            .expect("the script runs")
-            .expect("the script can be run");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{script}: {errors}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
     }
+}
+
+/// Undoes a disturbance of the server.
+#[must_use]
+pub(crate) struct Undo {
+    script: &'static str,
+    argument: Option<String>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        control(self.script, self.argument.as_deref());
+    }
+}
+
+fn control(script: &str, argument: Option<&str>) -> String {
+    let mut command = Command::new(format!("{}/{script}", variable("POSTA_TEST_SERVERS")));
+    let output = command
+        .args(argument)
+        .output()
+        .expect("the script can be run");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 impl Drop for Vhost {

@@ -14,8 +14,8 @@ pub(crate) struct SqliteFile {
 impl SqliteFile {
     /// A path at which there is no file yet.
     pub(crate) fn absent() -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("posta-test-{}", uuid::Uuid::now_v7().simple()));
+        let name = format!("posta-test-{}", uuid::Uuid::now_v7().simple());
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir(&directory).expect("the temporary directory can be written");
         Self { directory }
     }
@@ -48,7 +48,8 @@ impl SqliteFile {
 
     /// Another store on it, with a pool of its own.
     pub(crate) fn store(&self) -> SqliteStore {
-        SqliteStore::connect(&self.url(), &connect()).expect("the URL is one of SQLite's")
+        SqliteStore::connect(&self.url(), &connect(Tables::default()))
+            .expect("the URL is one of SQLite's")
     }
 }
 
@@ -58,11 +59,11 @@ impl Drop for SqliteFile {
     }
 }
 
-/// Default names, and a timeout that only a hang reaches.
-pub(crate) fn connect() -> Connect {
+/// How tests connect: a timeout that only a hang reaches.
+pub(crate) fn connect(tables: Tables) -> Connect {
     Connect {
-        tables: Tables::default(),
-        connections_max: 4,
+        tables,
+        connections_max: 8,
         timeout: Duration::from_secs(20),
         transaction_pooler: false,
     }

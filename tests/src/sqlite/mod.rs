@@ -1,3 +1,1 @@
 //! What is SQLite's alone.
-
-mod smoke;

@@ -6,7 +6,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use posta::{Broker, Posta, Sqlite, Tables};
+use posta::{Broker, Posta, Postgres, Sqlite, Tables};
 
 use super::service::{Calls, echoes_consumer, effects_consumer, enqueue, quick};
 use super::{TestDatabase, World};
@@ -33,7 +33,12 @@ impl Service {
     pub(crate) fn start<D: TestDatabase>(world: &World<D>, orders: &Orders) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("the test binary"));
         command
-            .args(["--exact", "world::child::run_when_asked", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "world::child::run_when_asked",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(ROLE, D::KIND)
             .env("POSTA_TEST_CHILD_DATABASE", &world.database_url)
             .env("POSTA_TEST_CHILD_TABLES", world.tables.name())
@@ -51,7 +56,10 @@ impl Service {
         let stdout = BufReader::new(child.stdout.take().expect("its standard output"));
         let mut lines = stdout.lines();
         // Ends at once when the child has died.
-        let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains("child is ready"));
+        let ready = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .any(|line| line.contains("child is ready"));
         if ready {
             // Keeps the pipe from filling up.
             std::thread::spawn(move || lines.for_each(drop));
@@ -102,6 +110,7 @@ impl Drop for Service {
 fn run_when_asked() {
     match std::env::var(ROLE).as_deref() {
         Ok("sqlite") => run::<Sqlite>(),
+        Ok("postgres") => run::<Postgres>(),
         Ok("postgres") => run::<posta::Postgres>(),
         Ok(other) => panic!("no such child: {other:?}"),
         Err(_) => {}
@@ -110,10 +119,7 @@ fn run_when_asked() {
 
 fn run<D: TestDatabase>() {
     let env = |name: &str| std::env::var(format!("POSTA_TEST_CHILD_{name}"));
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .try_init();
+    super::show_logs();
     actix::System::new().block_on(async move {
         let broker = Broker::from_url(&env("BROKER").expect("a broker")).expect("a valid broker");
         let tables = Tables::named(env("TABLES").expect("tables")).expect("a valid name");
@@ -126,10 +132,16 @@ fn run<D: TestDatabase>() {
             .expect("a running service");
         println!("child is ready");
         if let Ok(orders) = env("ENQUEUE") {
-            let numbers: Vec<i64> = orders.split(' ').map(|n| n.parse().expect("a number")).collect();
-            enqueue(&posta, numbers[0] as usize, numbers[1]..numbers[2], |_, _| {
-                super::service::Fate::Echo
-            })
+            let numbers: Vec<i64> = orders
+                .split(' ')
+                .map(|n| n.parse().expect("a number"))
+                .collect();
+            enqueue(
+                &posta,
+                numbers[0] as usize,
+                numbers[1]..numbers[2],
+                |_, _| super::service::Fate::Echo,
+            )
             .await;
         }
         // The parent closes it when it wants a drain, or when it dies.

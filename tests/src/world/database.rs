@@ -70,10 +70,7 @@ macro_rules! test_database {
                 $fresh.await
             }
 
-            async fn run(
-                connection: &mut Self::Connection,
-                sql: &str,
-            ) -> diesel::QueryResult<()> {
+            async fn run(connection: &mut Self::Connection, sql: &str) -> diesel::QueryResult<()> {
                 diesel_async::SimpleAsyncConnection::batch_execute(connection, sql).await
             }
 
@@ -106,7 +103,9 @@ macro_rules! test_database {
                 connection: &mut Self::Connection,
                 sql: &str,
             ) -> diesel::QueryResult<i64> {
-                let row = diesel::sql_query(sql).get_result::<CountRow>(connection).await?;
+                let row = diesel::sql_query(sql)
+                    .get_result::<CountRow>(connection)
+                    .await?;
                 Ok(row.count)
             }
         }

@@ -44,14 +44,18 @@ pub(crate) async fn create_table<D: TestDatabase>(store: &D::Store) {
          message_id text NOT NULL, payload {bytes} NOT NULL); \
          CREATE TABLE state (key text NOT NULL, number bigint NOT NULL)"
     );
-    D::run(&mut session, &sql).await.expect("the test's own tables");
+    D::run(&mut session, &sql)
+        .await
+        .expect("the test's own tables");
     session.commit().await.expect("a commit");
 }
 
 /// All effects of a consumer, in order.
 pub(crate) async fn effects_of<D: TestDatabase>(store: &D::Store, consumer: &str) -> Vec<Effect> {
     let mut session = store.begin().await.expect("a transaction");
-    let effects = D::effects(&mut session, consumer).await.expect("the effects");
+    let effects = D::effects(&mut session, consumer)
+        .await
+        .expect("the effects");
     session.commit().await.expect("a commit");
     effects
 }
@@ -59,8 +63,11 @@ pub(crate) async fn effects_of<D: TestDatabase>(store: &D::Store, consumer: &str
 /// One number out of the tables. `{posta}` in the statement stands for the qualifier of Posta's tables.
 pub(crate) async fn count<D: TestDatabase>(store: &D::Store, sql: &str) -> i64 {
     let name = store.tables().name();
-    let qualifier =
-        if D::KIND == "sqlite" { format!("{name}_") } else { format!("\"{name}\".") };
+    let qualifier = if D::KIND == "sqlite" {
+        format!("{name}_")
+    } else {
+        format!("\"{name}\".")
+    };
     let mut session = store.begin().await.expect("a transaction");
     let count = D::count(&mut session, &sql.replace("{posta}", &qualifier)).await;
     session.commit().await.expect("a commit");
@@ -79,7 +86,8 @@ pub(crate) fn judge(effects: &[Effect], expected: &BTreeMap<String, i64>) -> Ver
         let mut distinct = numbers.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        verdict.lost += *count as usize - distinct.iter().filter(|n| (0..*count).contains(n)).count();
+        verdict.lost +=
+            *count as usize - distinct.iter().filter(|n| (0..*count).contains(n)).count();
         verdict.doubled += numbers.len() - distinct.len();
         verdict.out_of_order += numbers.windows(2).filter(|pair| pair[0] > pair[1]).count();
     }
@@ -107,7 +115,11 @@ mod tests {
     fn the_judge_sees_lost_doubled_and_out_of_order() {
         let expected = BTreeMap::from([("k".to_owned(), 3)]);
         let verdict = |numbers: &[i64]| {
-            let Verdict { lost, doubled, out_of_order } = judge(&effects(numbers), &expected);
+            let Verdict {
+                lost,
+                doubled,
+                out_of_order,
+            } = judge(&effects(numbers), &expected);
             (lost, doubled, out_of_order)
         };
         assert_eq!(verdict(&[0, 1, 2]), (0, 0, 0));

@@ -37,6 +37,7 @@ pub(crate) struct World<D: TestDatabase> {
 impl<D: TestDatabase> World<D> {
     /// Makes a world with Posta's and the test's own tables in it.
     pub(crate) async fn fresh(broker: BrokerKind) -> Self {
+        show_logs();
         let (database_url, tables, guard) = D::fresh().await;
         let (broker_url, vhost) = match broker {
             BrokerKind::Database => ("database".to_owned(), None),
@@ -45,9 +46,17 @@ impl<D: TestDatabase> World<D> {
                 (vhost.url(), Some(vhost))
             }
         };
-        let world = Self { database_url, tables, broker_url, _database: guard, _vhost: vhost };
+        let world = Self {
+            database_url,
+            tables,
+            broker_url,
+            _database: guard,
+            _vhost: vhost,
+        };
         let store = world.store();
-        posta::store::MigrationStore::migrate(&store).await.expect("migrations run");
+        posta::store::MigrationStore::migrate(&store)
+            .await
+            .expect("migrations run");
         effects::create_table::<D>(&store).await;
         world
     }
@@ -62,6 +71,15 @@ impl<D: TestDatabase> World<D> {
     }
 }
 
+/// Shows what `RUST_LOG` asks for, on standard error.
+pub(crate) fn show_logs() {
+    // A second call in one process finds the first one's subscriber.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .try_init();
+}
+
 /// Asks again and again until the answer is yes.
 ///
 /// # Panics
@@ -69,7 +87,10 @@ impl<D: TestDatabase> World<D> {
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {
-        assert!(started.elapsed() < PATIENCE, "in vain waited {PATIENCE:?} until {what}");
+        assert!(
+            started.elapsed() < PATIENCE,
+            "in vain waited {PATIENCE:?} until {what}"
+        );
         actix_rt::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -87,6 +108,18 @@ macro_rules! on_every_combination {
             $(#[actix_rt::test]
             async fn $name() {
                 super::$name::<posta::Sqlite>($crate::world::BrokerKind::RabbitMq).await;
+            })+
+        }
+        mod postgres_with_database_broker {
+            $(#[actix_rt::test]
+            async fn $name() {
+                super::$name::<posta::Postgres>($crate::world::BrokerKind::Database).await;
+            })+
+        }
+        mod postgres_with_rabbitmq {
+            $(#[actix_rt::test]
+            async fn $name() {
+                super::$name::<posta::Postgres>($crate::world::BrokerKind::RabbitMq).await;
             })+
         }
     };

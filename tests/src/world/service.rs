@@ -66,7 +66,10 @@ pub(crate) fn builder<D: TestDatabase>(world: &World<D>) -> Builder<D> {
 pub(crate) fn quick<D: TestDatabase>(builder: Builder<D>) -> Builder<D> {
     builder
         .lease_ttl(Duration::from_secs(2))
-        .retry_backoff(Backoff::new(Duration::from_millis(50), Duration::from_millis(400)))
+        .retry_backoff(Backoff::new(
+            Duration::from_millis(50),
+            Duration::from_millis(400),
+        ))
         .poll_interval_max(Duration::from_millis(200))
         .grace(Duration::from_secs(10))
 }
@@ -87,7 +90,9 @@ pub(crate) fn named_consumer<D: TestDatabase>(name: &'static str, calls: &Calls)
 
 /// The consumer that writes down each effect of [`Echo`].
 pub(crate) fn echoes_consumer<D: TestDatabase>() -> Consumer<D> {
-    Consumer::named(ECHOES).partitions(2).handle_with::<Echo, _>(on_echo::<D>)
+    Consumer::named(ECHOES)
+        .partitions(2)
+        .handle_with::<Echo, _>(on_echo::<D>)
 }
 
 struct ConsumerName(&'static str);
@@ -115,7 +120,10 @@ async fn on_numbered<D: TestDatabase>(
         }
         Fate::PanicTimes(times) if info.attempt <= times => panic!("told to panic"),
         Fate::Echo => {
-            tx.enqueue(&Echo { key: message.key, number: message.number })?;
+            tx.enqueue(&Echo {
+                key: message.key,
+                number: message.number,
+            })?;
             Ok(())
         }
         _ => Ok(()),
@@ -149,10 +157,15 @@ pub(crate) async fn enqueue<D: TestDatabase>(
         posta
             .transaction(async |tx| {
                 for key in 0..keys {
-                    let sql = format!("INSERT INTO state (key, number) VALUES ('k{key}', {number})");
+                    let sql =
+                        format!("INSERT INTO state (key, number) VALUES ('k{key}', {number})");
                     D::run(tx, &sql).await?;
                     let fate = fate(key, number);
-                    tx.enqueue(&Numbered { key: format!("k{key}"), number, fate })?;
+                    tx.enqueue(&Numbered {
+                        key: format!("k{key}"),
+                        number,
+                        fate,
+                    })?;
                 }
                 Ok::<_, anyhow::Error>(())
             })
@@ -168,15 +181,18 @@ pub(crate) fn expected(keys: usize, numbers: i64) -> BTreeMap<String, i64> {
 
 /// Waits until the consumer's effects are this many at least, and nothing waits anywhere.
 pub(crate) async fn until_quiet<D: TestDatabase>(store: &D::Store, consumer: &str, count: usize) {
-    super::until(&format!("{count} effects of {consumer:?} and all quiet"), async || {
-        let effects = super::effects::effects_of::<D>(store, consumer).await.len();
-        let mut waiting = 0;
-        for table in ["outbox", "queue", "retry"] {
-            let sql = format!("SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {{posta}}{table}");
-            waiting += super::effects::count::<D>(store, &sql).await;
-        }
-        effects >= count && waiting == 0
-    })
+    super::until(
+        &format!("{count} effects of {consumer:?} and all quiet"),
+        async || {
+            let effects = super::effects::effects_of::<D>(store, consumer).await.len();
+            let mut waiting = 0;
+            for table in ["outbox", "queue", "retry"] {
+                let sql = format!("SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {{posta}}{table}");
+                waiting += super::effects::count::<D>(store, &sql).await;
+            }
+            effects >= count && waiting == 0
+        },
+    )
     .await;
     let _ = store.tables();
 }

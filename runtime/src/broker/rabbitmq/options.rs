@@ -233,6 +233,14 @@ impl RabbitMqOptions {
         )
     }
 
+    /// The node, if there is one only.
+    pub(super) fn only_node(&self) -> Option<(&str, u16)> {
+        match self.nodes.as_slice() {
+            [(host, port)] => Some((host, *port)),
+            _ => None,
+        }
+    }
+
     /// All nodes, beginning with a random one.
     pub(super) fn nodes_in_turn(&self) -> impl Iterator<Item = &(String, u16)> {
         let first = rand::random_range(0..self.nodes.len().max(1));

@@ -153,6 +153,14 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
         self.shared.options.address()
     }
 
+    fn exchange(&self) -> Option<&str> {
+        Some(&self.shared.options.exchange)
+    }
+
+    fn server(&self) -> Option<(&str, u16)> {
+        self.shared.options.only_node()
+    }
+
     fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
         Box::pin(self.provide(topology))
     }

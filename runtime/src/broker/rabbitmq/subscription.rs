@@ -5,6 +5,7 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::{FutureExt, StreamExt};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
+use tokio::task::JoinHandle;
 
 use super::channel::Channel;
 use super::classify::{self, Purpose};
@@ -68,50 +69,23 @@ impl RabbitMqSubscription {
     /// Deliveries that were still in memory then are not handed out: they cannot be acknowledged, and the broker has given them
     /// to the next consumer.
     pub async fn receive_up_to(&mut self, limit: usize) -> Result<Vec<Delivery>, BrokerError> {
-        let queue = &self.queue;
-        let operation = || format!("receive from the queue {queue:?}");
-        let (channel, consumer) = self.open.as_mut().ok_or_else(|| closed(operation()))?;
-        let failed = |channel: &Channel, item: Option<lapin::Result<_>>| match item {
-            Some(Err(error)) => classify::broker_error(operation(), Purpose::Use, &error),
-            _ => match channel.ensure_open(operation()) {
-                Err(error) => error,
-                Ok(()) => BrokerError::new(operation(), BrokerErrorKind::Closed).with_source(
-                    "the broker cancelled the consumer: its queue was deleted or moved",
-                ),
-            },
+        let operation = format!("receive from the queue {:?}", self.queue);
+        let Some((channel, consumer)) = &mut self.open else {
+            return Err(ended(operation));
         };
-        let mut item = consumer.next().await;
-        let mut deliveries = Vec::new();
-        loop {
-            match item {
-                Some(Ok(delivery)) => deliveries.push(delivery),
-                item => {
-                    return Err(failed(
-                        channel,
-                        item.map(|it: lapin::Result<_>| it.map(|_| ())),
-                    ));
-                }
+        match take(consumer, channel, limit).await {
+            Ok(deliveries) => {
+                self.outstanding
+                    .extend(deliveries.iter().map(|delivery| delivery.delivery_tag));
+                Ok(deliveries.into_iter().map(delivered).collect())
             }
-            if deliveries.len() >= limit {
-                break;
-            }
-            match consumer.next().now_or_never() {
-                Some(next) => item = next,
-                None => break,
+            Err(end) => {
+                let error = end.error(operation, channel);
+                // Nothing comes after the end; what is left of the channel goes now.
+                self.close_in_background();
+                Err(error)
             }
         }
-        if !channel.lapin().status().connected() {
-            // The reason stands at the end of the stream, behind what can no longer be acknowledged.
-            while let Some(item) = consumer.next().now_or_never() {
-                if !matches!(item, Some(Ok(_))) {
-                    return Err(failed(channel, item.map(|it| it.map(|_| ()))));
-                }
-            }
-            return Err(failed(channel, None));
-        }
-        self.outstanding
-            .extend(deliveries.iter().map(|delivery| delivery.delivery_tag));
-        Ok(deliveries.into_iter().map(delivered).collect())
     }
 
     /// Acknowledges; see [`Subscription::acknowledge`], whose contract it keeps.
@@ -127,7 +101,7 @@ impl RabbitMqSubscription {
         let queue = &self.queue;
         let operation = || format!("acknowledge to the queue {queue:?}");
         let Some((channel, _)) = &self.open else {
-            return Err(closed(operation()));
+            return Err(ended(operation()));
         };
         channel.ensure_open(operation())?;
         let acknowledgements = plan(&mut self.outstanding, tags);
@@ -147,13 +121,79 @@ impl RabbitMqSubscription {
 
     /// Ends the subscription; see [`Subscription::close`], whose contract it keeps. Bounded by the configured time for answers.
     pub async fn end(mut self) {
-        if let Some((channel, consumer)) = self.open.take()
-            && let Some(closing) = channel.close(consumer)
-        {
+        if let Some(closing) = self.close_in_background() {
             // The task fails only when the reactor ends, and every channel with it.
             let _ = closing.await;
         }
     }
+
+    fn close_in_background(&mut self) -> Option<JoinHandle<()>> {
+        let (channel, consumer) = self.open.take()?;
+        // Dropping a consumer cancels it: it is kept until its channel is closed.
+        channel.close(consumer)
+    }
+}
+
+/// Why no more deliveries come.
+enum End {
+    /// The channel or the connection failed.
+    Failed(lapin::Error),
+    /// The stream ended without an error.
+    Silent,
+}
+
+impl End {
+    fn of(item: Option<lapin::Result<lapin::message::Delivery>>) -> Self {
+        match item {
+            Some(Err(error)) => Self::Failed(error),
+            Some(Ok(_)) | None => Self::Silent,
+        }
+    }
+
+    fn error(self, operation: String, channel: &Channel) -> BrokerError {
+        match self {
+            Self::Failed(error) => classify::broker_error(operation, Purpose::Use, &error),
+            Self::Silent => match channel.ensure_open(operation.as_str()) {
+                Err(error) => error,
+                Ok(()) => BrokerError::new(operation, BrokerErrorKind::Closed).with_source(
+                    "the broker cancelled the consumer: its queue was deleted or moved",
+                ),
+            },
+        }
+    }
+}
+
+/// Waits for the first delivery and takes it with all that are there already.
+async fn take(
+    consumer: &mut lapin::Consumer,
+    channel: &Channel,
+    limit: usize,
+) -> Result<Vec<lapin::message::Delivery>, End> {
+    let mut item = consumer.next().await;
+    let mut deliveries = Vec::new();
+    loop {
+        match item {
+            Some(Ok(delivery)) => deliveries.push(delivery),
+            end => return Err(End::of(end)),
+        }
+        if deliveries.len() >= limit {
+            break;
+        }
+        match consumer.next().now_or_never() {
+            Some(next) => item = next,
+            None => break,
+        }
+    }
+    if channel.lapin().status().connected() {
+        return Ok(deliveries);
+    }
+    // The reason stands at the end of the stream, behind what can no longer be acknowledged.
+    while let Some(item) = consumer.next().now_or_never() {
+        if !matches!(item, Some(Ok(_))) {
+            return Err(End::of(item));
+        }
+    }
+    Err(End::Silent)
 }
 
 /// The fewest acknowledgements for these tags: all that stand before any other outstanding one go together, the others alone. Tags that are
@@ -190,16 +230,13 @@ fn delivered(delivery: lapin::message::Delivery) -> Delivery {
     }
 }
 
-fn closed(operation: String) -> BrokerError {
+fn ended(operation: String) -> BrokerError {
     BrokerError::new(operation, BrokerErrorKind::Closed).with_source("the subscription has ended")
 }
 
 impl Drop for RabbitMqSubscription {
     fn drop(&mut self) {
-        if let Some((channel, consumer)) = self.open.take() {
-            // Dropping a consumer cancels it: it is kept until its channel is closed.
-            let _ = channel.close(consumer);
-        }
+        let _ = self.close_in_background();
     }
 }
 

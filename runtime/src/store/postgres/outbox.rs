@@ -14,67 +14,100 @@ use crate::store::{
     Backlog, FailedRow, Fence, OutboxRow, OutboxStore, Resource, RowId, StoreError, StoreErrorKind,
 };
 
+/// The first rows of a lane, with their ranks in it, that can be dispatched now. See [`OutboxTexts`].
+macro_rules! first_rows {
+    ($lane:literal, $after:literal, $limit:literal) => {
+        concat!(
+            "SELECT position, row_number() OVER (ORDER BY position) AS rank
+        FROM (
+            (SELECT o.position
+             FROM {posta}outbox o
+             WHERE o.slot = ", $lane, ".slot AND o.held_until IS NULL AND o.position + 0 > ", $after, "
+               AND o.position NOT IN (SELECT unnest($2::bigint[]))
+               AND NOT EXISTS (
+                   SELECT FROM {posta}outbox h
+                   WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
+                     AND h.held_until IS NOT NULL AND h.position NOT IN (SELECT position FROM over) OFFSET 0)
+             ORDER BY o.position + 0
+             LIMIT ", $limit, ")
+            UNION ALL
+            SELECT over.position FROM over WHERE over.slot = ", $lane, ".slot AND over.position > ", $after, "
+        ) AS either
+        ORDER BY position
+        LIMIT ", $limit
+        )
+    };
+}
+
 statements!(OutboxTexts {
-    // Two rounds, so that lanes share the limit and none starves. First, each lane gives its first rows, up to an equal share.
-    // If lanes with little leave room, the lanes that gave their whole share fill it, again in equal shares. Both walk the
-    // primary key (slot, position) from a lane's front and stop at their limit.
+    // In rounds, so that lanes share the limit and none starves. First, each lane gives its first rows, up to an equal share; if
+    // that leaves room, the lanes that gave their whole share read on, up to twice an equal share of the room; what then is left,
+    // any of them may fill. (Without the second round, many lanes would each read as much as only one of them can give.) Whose
+    // last row is one too many is left to chance (random()), or the same lanes would always lose.
     //
-    // Shares are rounded up, so there may be a few rows too many: whose last one is left out is left to chance (random()), or the
-    // same lanes would always lose.
+    // All in one statement, that is on one snapshot: of two commits one after the other, a later round with a snapshot of its own
+    // could see the second's row ahead and miss the first's, with a lower number, behind.
     //
-    // The rows in flight are a hashed subplan (NOT IN), made once; the rows that hold a key are looked up in the partial index
-    // outbox_held, which is empty or small. Payloads are fetched last, for the rows chosen.
+    // A lane's rows come from two indexes, since held rows may be many (a broker without a binding gives back every row) and
+    // must not be walked over: `outbox_waiting` has the rows that never failed, `outbox_due` those that did, by the end of their hold. Of
+    // the latter the first failed one of each key is `over`. A row that never failed comes only if each failed row of its key before
+    // it is one of those: so, wherever a limit cuts, no row comes without its predecessors. `outbox_held` finds them, by key.
+    //
+    // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting` has. OFFSET 0 keeps an EXISTS a lookup
+    // for each row; the other ways are quick only while few rows are on hold. The rows in flight are a hashed subplan (NOT IN).
+    // Payloads are fetched last, for the rows chosen.
     //
     // statement_timestamp() is one instant for the whole statement, moves on within a transaction, and unlike
     // clock_timestamp() can be compared with by an index.
-    pending = "
+    pending = concat!("
 WITH lane AS MATERIALIZED (
     SELECT slot, greatest(1, ceil($3::float8 / count(*) OVER ()))::bigint AS share
     FROM unnest($1::smallint[]) AS l (slot)
-), first AS MATERIALIZED (
-    SELECT lane.slot, lane.share, o.position, o.rank
+), over AS MATERIALIZED (
+    SELECT lane.slot, o.position
     FROM lane CROSS JOIN LATERAL (
-        SELECT o.position, row_number() OVER (ORDER BY o.position) AS rank
+        SELECT o.position
         FROM {posta}outbox o
-        WHERE o.slot = lane.slot
-          AND (o.held_until IS NULL OR o.held_until <= statement_timestamp())
+        WHERE o.slot = lane.slot AND o.held_until <= statement_timestamp()
           AND o.position NOT IN (SELECT unnest($2::bigint[]))
           AND NOT EXISTS (
               SELECT FROM {posta}outbox h
               WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                AND h.held_until > statement_timestamp())
-        ORDER BY o.position
+                AND h.held_until IS NOT NULL OFFSET 0)
+        ORDER BY o.held_until, o.position
         LIMIT lane.share
     ) o
-), full_lane AS MATERIALIZED (
+), first AS MATERIALIZED (
+    SELECT lane.slot, lane.share, o.position, o.rank
+    FROM lane CROSS JOIN LATERAL (", first_rows!("lane", "0", "lane.share"), ") o
+), second_lane AS MATERIALIZED (
     SELECT slot, max(position) AS position,
-           ceil(greatest(0, $3 - (SELECT count(*) FROM first))::float8 / count(*) OVER ())::bigint AS share
+           2 * ceil(greatest(0, $3 - (SELECT count(*) FROM first))::float8 / count(*) OVER ())::bigint AS share
     FROM first GROUP BY slot, share HAVING count(*) = share
-), more AS (
-    SELECT full_lane.slot, o.position, o.rank
-    FROM full_lane CROSS JOIN LATERAL (
-        SELECT o.position, row_number() OVER (ORDER BY o.position) + $3 AS rank
-        FROM {posta}outbox o
-        WHERE o.slot = full_lane.slot AND o.position > full_lane.position
-          AND (o.held_until IS NULL OR o.held_until <= statement_timestamp())
-          AND o.position NOT IN (SELECT unnest($2::bigint[]))
-          AND NOT EXISTS (
-              SELECT FROM {posta}outbox h
-              WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                AND h.held_until > statement_timestamp())
-        ORDER BY o.position
-        LIMIT full_lane.share
-    ) o
+), second AS MATERIALIZED (
+    SELECT l.slot, l.share, o.position, o.rank
+    FROM second_lane l CROSS JOIN LATERAL (", first_rows!("l", "l.position", "l.share"), ") o
+), third_lane AS MATERIALIZED (
+    SELECT slot, max(position) AS position,
+           greatest(0, $3 - (SELECT count(*) FROM first) - (SELECT count(*) FROM second)) AS share
+    FROM second GROUP BY slot, share HAVING count(*) = share
+), third AS (
+    SELECT l.slot, l.share, o.position, o.rank
+    FROM third_lane l CROSS JOIN LATERAL (", first_rows!("l", "l.position", "l.share"), ") o
 ), chosen AS (
-    SELECT slot, position
-    FROM (SELECT slot, position, rank FROM first UNION ALL SELECT slot, position, rank FROM more) AS rows
-    ORDER BY rank, random()
+    SELECT position
+    FROM (
+        SELECT position, 1 AS round, rank FROM first
+        UNION ALL SELECT position, 2, rank FROM second
+        UNION ALL SELECT position, 3, rank FROM third
+    ) AS rows
+    ORDER BY round, rank, random()
     LIMIT $3
 )
 SELECT o.slot, o.position, o.attempts, o.message_id, o.message_type, o.version, o.ordering_key, o.headers::text,
        o.content_type, o.payload, o.enqueued_at
-FROM chosen JOIN {posta}outbox o USING (slot, position)
-ORDER BY o.position";
+FROM chosen JOIN {posta}outbox o USING (position)
+ORDER BY o.position");
 
     // One statement, so that a row is never in both tables or in none. The fence needs no look at the expiry: as long as nobody else
     // has taken the lease, its last owner's word holds, however late. The lease is not locked either: that would stop its
@@ -87,7 +120,7 @@ WITH owned AS (
 ), gone AS (
     DELETE FROM {posta}outbox o
     USING unnest($1::smallint[], $2::bigint[]) AS r (slot, position)
-    WHERE o.slot = r.slot AND o.position = r.position AND o.slot IN (SELECT number FROM owned)
+    WHERE o.position = r.position AND o.slot = r.slot AND o.slot IN (SELECT number FROM owned)
     RETURNING o.*
 )
 INSERT INTO {posta}dispatched (position, message_id, message_type, version, ordering_key, headers, content_type, payload,
@@ -107,7 +140,7 @@ SET attempts = least(o.attempts, 2147483646) + 1,
     last_error = r.error,
     held_until = statement_timestamp() + r.hold * interval '1 microsecond'
 FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bigint[]) AS r (slot, position, error, hold)
-WHERE o.slot = r.slot AND o.position = r.position AND o.slot IN (SELECT number FROM owned)
+WHERE o.position = r.position AND o.slot = r.slot AND o.slot IN (SELECT number FROM owned)
 RETURNING o.slot, o.position";
 
     remove = "
@@ -117,14 +150,18 @@ WITH owned AS (
 )
 DELETE FROM {posta}outbox o
 USING unnest($1::smallint[], $2::bigint[]) AS r (slot, position)
-WHERE o.slot = r.slot AND o.position = r.position AND o.slot IN (SELECT number FROM owned)
+WHERE o.position = r.position AND o.slot = r.slot AND o.slot IN (SELECT number FROM owned)
 RETURNING o.slot, o.position";
 
     // Only holds that last: a row whose hold is over is pending like any other (or in flight), and must not wake anybody again.
     next_due = "
-SELECT (extract(epoch FROM min(held_until) - statement_timestamp()) * 1000000)::bigint
-FROM {posta}outbox
-WHERE slot = ANY ($1::smallint[]) AND held_until > statement_timestamp()";
+SELECT (extract(epoch FROM min(o.held_until) - statement_timestamp()) * 1000000)::bigint
+FROM unnest($1::smallint[]) AS lane (slot)
+CROSS JOIN LATERAL (
+    SELECT held_until FROM {posta}outbox
+    WHERE slot = lane.slot AND held_until > statement_timestamp()
+    ORDER BY held_until LIMIT 1
+) o";
 
     // Counts the rows, all of them: for health and metrics, not for a loop.
     backlog = "
@@ -151,7 +188,7 @@ impl OutboxStore for PostgresStore {
             .bind::<Array<BigInt>, _>(in_flight)
             .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
             .returning::<(SmallInt, BigInt, Integer, MessageColumns)>()
-            .rows(connection, READ)
+            .front_rows(connection, READ)
             .await?;
         rows.into_iter()
             .map(|(slot, position, attempts, message)| {

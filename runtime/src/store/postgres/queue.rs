@@ -119,7 +119,7 @@ impl QueueStore for PostgresStore {
             .bind::<SmallInt, _>(i16::from(*slots.end()))
             .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
             .returning::<(BigInt, MessageColumns)>()
-            .rows(connection, "read a queue")
+            .front_rows(connection, "read a queue")
             .await?;
         let row = |(position, message)| QueueRow {
             position,

@@ -50,7 +50,7 @@ WITH RECURSIVE waiting AS (
               SELECT FROM {posta}retry e
               WHERE e.consumer = r.consumer AND e.slot = r.slot AND e.ordering_key = r.ordering_key
                 AND e.position < r.position)
-        ORDER BY r.due_at LIMIT $4
+        ORDER BY r.due_at, r.position LIMIT $4
     ) r
     UNION ALL
     SELECT w.position, '-infinity'
@@ -58,7 +58,7 @@ WITH RECURSIVE waiting AS (
     WHERE NOT EXISTS (
         SELECT FROM {posta}retry e
         WHERE e.consumer = $1 AND e.slot = w.slot AND e.ordering_key = w.ordering_key AND e.position < w.position)
-    ORDER BY 2 LIMIT $4
+    ORDER BY due_at, position LIMIT $4
 )
 SELECT r.position, r.attempts, (extract(epoch FROM statement_timestamp() - r.held_at) * 1000000)::bigint,
        r.message_id, r.message_type, r.version, r.ordering_key, r.headers::text, r.content_type, r.payload, r.enqueued_at
@@ -199,11 +199,11 @@ impl RetryStore for PostgresStore {
         consumer: &str,
         slots: RangeInclusive<u8>,
     ) -> Result<Option<Duration>, StoreError> {
-        let (wait,): (Option<i64>,) = ranged(&self.texts().retry.next_retry, consumer, &slots)
+        let wait: Vec<(Option<i64>,)> = ranged(&self.texts().retry.next_retry, consumer, &slots)
             .returning::<(Nullable<BigInt>,)>()
-            .row(connection, READ)
+            .front_rows(connection, READ)
             .await?;
-        Ok(wait.map(duration))
+        Ok(wait.into_iter().find_map(|(wait,)| wait).map(duration))
     }
 
     async fn release(
@@ -304,7 +304,7 @@ async fn held_rows(
 ) -> Result<Vec<HeldRow>, StoreError> {
     let rows: Vec<(i64, i32, i64, MessageRow)> = statement
         .returning::<(BigInt, Integer, BigInt, MessageColumns)>()
-        .rows(connection, READ)
+        .front_rows(connection, READ)
         .await?;
     rows.into_iter()
         .map(|(position, attempts, held_for, message)| {

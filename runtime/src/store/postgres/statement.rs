@@ -6,14 +6,17 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::{Error, QueryResult};
 use diesel::serialize::ToSql;
-use diesel::sql_types::{HasSqlType, Untyped};
+use diesel::sql_types::{HasSqlType, Text, Untyped};
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, try_join};
 use futures_util::stream::BoxStream;
 
 use super::classify::failed;
 use crate::store::StoreError;
+
+/// Of this transaction only: the setting is the application's connection's too.
+const JIT_OFF: &str = "SELECT set_config('jit', 'off', true)";
 
 /// One of Posta's statements: a fixed SQL text, its binds, and the SQL types of the rows that it returns.
 ///
@@ -84,6 +87,33 @@ impl<'a, Row: 'a> Statement<'a, Row> {
     {
         let result = built(connection.load(self)).await;
         result.map_err(|error| failed(connection, operation, error))
+    }
+
+    /// Runs a statement that reads the front of large tables; returns its rows.
+    ///
+    /// The planner thinks such a statement dearer than it is, and would spend a hundred times its duration on compiling it; so for
+    /// the rest of the transaction it may not.
+    pub(crate) async fn front_rows<U>(
+        self,
+        connection: &mut AsyncPgConnection,
+        operation: &'static str,
+    ) -> Result<Vec<U>, StoreError>
+    where
+        Row: 'static,
+        U: FromSqlRow<Row, Pg> + Send + 'static,
+    {
+        let jit_off = Statement::new(JIT_OFF).returning::<(Text,)>();
+        let result = {
+            let connection = &*connection;
+            try_join(
+                jit_off.pipelined::<(String,)>(connection),
+                self.pipelined(connection),
+            )
+            .await
+        };
+        result
+            .map(|(_, rows)| rows)
+            .map_err(|error| failed(connection, operation, error))
     }
 
     /// Runs a statement that always returns one row.

@@ -9,9 +9,10 @@ use super::row::corrupt;
 use super::{Connection, SqliteStore};
 use crate::store::{Fence, Grant, LeaseStore, MemberId, Resource, StoreError};
 
-/// Whether the fence's owner holds its lease now, in its epoch and within its time.
+/// Whether the fence's owner is still the last to whom its lease was granted.
 ///
-/// Nobody can take it before the transaction ends: one transaction writes at a time.
+/// Its time does not matter: as long as nobody else has taken the lease, its last owner's word holds, however late. And
+/// nobody can take it before the transaction ends, since one transaction writes at a time.
 pub(super) fn holds(
     store: &SqliteStore,
     connection: &mut SqliteConnection,
@@ -20,7 +21,7 @@ pub(super) fn holds(
     store
         .sql(
             "SELECT COUNT(*) FROM {posta}lease
-             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
+             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ?",
         )
         .bind(fence.resource.name())
         .bind(fence.grant.number)

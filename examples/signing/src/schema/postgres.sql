@@ -1,0 +1,61 @@
+-- Two processes that start at once would both create: IF NOT EXISTS alone does not keep them apart.
+SELECT pg_advisory_xact_lock(hashtext('signing.tables'));
+
+-- The service's tables. Times are microseconds since 1970, by the database's clock.
+CREATE TABLE IF NOT EXISTS documents (
+    id         BIGINT PRIMARY KEY,
+    signatures BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS signatures (
+    request_id  BIGINT PRIMARY KEY,
+    document_id BIGINT NOT NULL REFERENCES documents,
+    number      BIGINT NOT NULL,
+    signed_at   BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+);
+CREATE TABLE IF NOT EXISTS feeds (
+    document_id BIGINT PRIMARY KEY,
+    entries     BIGINT NOT NULL
+);
+-- Not unique by request_id, on purpose: if a message took effect twice, it would show.
+CREATE TABLE IF NOT EXISTS notifications (
+    document_id BIGINT NOT NULL,
+    entry       BIGINT NOT NULL,
+    request_id  BIGINT NOT NULL,
+    number      BIGINT NOT NULL,
+    written_at  BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+    PRIMARY KEY (document_id, entry)
+);
+CREATE TABLE IF NOT EXISTS mailboxes (
+    document_id BIGINT PRIMARY KEY,
+    mails       BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS mails (
+    document_id BIGINT NOT NULL,
+    place       BIGINT NOT NULL,
+    entry       BIGINT NOT NULL,
+    request_id  BIGINT NOT NULL,
+    PRIMARY KEY (document_id, place)
+);
+
+-- The main job's own tables: what it is to do, and how far it has come.
+CREATE TABLE IF NOT EXISTS run (
+    id         BIGINT PRIMARY KEY CHECK (id = 1),
+    documents  BIGINT NOT NULL,
+    keys       BIGINT NOT NULL,
+    duplicates BIGINT NOT NULL,
+    seed       BIGINT NOT NULL,
+    kills      BIGINT NOT NULL,
+    finished   BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS run_copies (
+    request_id BIGINT PRIMARY KEY,
+    message_id TEXT NOT NULL,
+    enqueued   BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS run_lines (
+    document_id BIGINT NOT NULL,
+    round       BIGINT NOT NULL,
+    notified    BIGINT NOT NULL,
+    mailed      BIGINT NOT NULL,
+    PRIMARY KEY (document_id, round)
+);

@@ -1,0 +1,154 @@
+//! What every database must do: a function per sentence of the contracts in `posta::store`, each on a fresh database.
+//!
+//! A test is a generic function here and a name in [`suite`]; a name that is missing there is an unused function, which the compiler
+//! reports.
+
+mod dead_letter;
+mod given;
+mod inbox;
+mod lease;
+mod migration;
+mod outbox;
+mod queue;
+mod retry;
+mod session;
+
+/// Every test, once for a database.
+macro_rules! suite {
+    ($name:ident: $database:ty) => {
+        suite! { @ $name: $database;
+            outbox {
+                rows_come_in_the_order_of_insertion_whatever_their_ids
+                inserting_nothing_writes_nothing
+                an_envelope_comes_back_as_it_was
+                payloads_are_equal_byte_for_byte
+                odd_texts_come_back_in_every_field
+                what_was_rolled_back_was_never_there
+                an_insert_that_is_refused_leaves_nothing
+                a_row_that_commits_late_with_a_lower_position_is_found
+                no_more_rows_than_the_limit_come_and_each_lanes_first
+                only_rows_of_the_lanes_asked_for_come
+                rows_in_flight_are_left_out
+                a_held_row_holds_its_successors_and_nobody_else
+                a_hold_that_is_over_frees_the_row_and_its_key
+                held_rows_do_not_fill_a_batch
+                successors_of_held_rows_do_not_fill_a_batch
+                a_malformed_row_comes_alone_with_its_bytes
+                headers_that_are_no_text_count_as_their_json
+                an_unknown_type_is_carried_like_any_other
+                plain_sql_needs_a_type_and_a_payload_only
+                plain_sql_rows_keep_the_order_of_their_key
+                adoption_leaves_no_row_without_a_slot
+                dispatched_rows_move_once_and_are_kept_whole
+                rows_of_fenced_lanes_move_and_the_others_stay
+                dispatched_rows_stay_without_a_valid_fence
+                failed_rows_stay_as_they_are_without_a_valid_fence
+                removed_rows_stay_without_a_valid_fence
+                an_owner_whose_time_is_over_settles_until_another_takes_the_lane
+                rows_that_are_gone_or_in_another_lane_do_not_settle
+                a_failure_counts_and_says_why
+                error_texts_are_stored_without_nul_and_cut
+                removed_rows_leave_no_trace
+                the_next_due_time_is_that_of_the_first_held_row
+                the_backlog_counts_rows_and_holds_and_ages
+            }
+            queue {
+                a_subscription_replaces_the_one_before
+                subscriptions_of_others_stay
+                rows_go_to_each_consumer_that_takes_their_type
+                rows_that_nobody_takes_are_not_reported_as_routed
+                rows_are_queued_in_the_order_given
+                a_queued_message_is_the_one_that_was_enqueued
+                malformed_rows_are_queued_with_their_bytes
+                queued_messages_come_by_slot_and_limit_and_stay
+                messages_are_taken_out_once
+                the_depth_counts_a_consumers_slots
+                routing_that_is_rolled_back_never_was
+            }
+            inbox {
+                an_id_is_fresh_once
+                an_id_twice_in_a_batch_is_one_id
+                two_consumers_each_get_the_same_id
+                an_admission_that_is_rolled_back_leaves_ids_fresh
+                keys_on_hold_are_seen_and_only_those_asked_for
+                nothing_is_admitted_without_a_valid_fence
+                an_owner_whose_time_is_over_admits_until_another_takes_the_partition
+                overlapping_batches_admit_each_id_once_without_deadlock
+                a_hold_of_a_transaction_that_had_the_id_is_seen
+                handled_messages_are_counted_by_consumer
+            }
+            retry {
+                the_first_of_a_key_is_due_and_its_successors_wait
+                a_message_without_a_key_waits_for_nobody
+                nothing_is_due_before_its_time
+                due_messages_come_oldest_first_by_slot_and_limit
+                waiting_messages_do_not_fill_a_batch
+                a_held_message_is_the_one_that_came
+                a_message_is_held_once_by_a_consumer
+                a_release_makes_the_next_of_the_key_due
+                a_next_with_a_time_of_its_own_keeps_it
+                a_release_without_a_valid_fence_changes_nothing
+                a_release_of_what_is_gone_says_so
+                a_postponed_message_is_due_later_with_one_more_attempt
+                a_postponement_without_a_valid_fence_changes_nothing
+                error_texts_of_tries_are_stored_without_nul_and_cut
+                the_next_retry_is_that_of_the_first_due
+                a_key_whose_first_message_waits_for_nobody_is_due
+                held_messages_and_keys_are_counted
+                the_messages_of_a_key_come_in_order
+                a_hold_that_is_rolled_back_never_was
+            }
+            lease {
+                members_are_all_that_joined_sorted
+                a_member_whose_time_is_over_is_forgotten
+                joining_makes_the_leases_and_more_when_more_are_wanted
+                free_leases_are_granted_once_and_up_to_the_limit
+                only_numbers_below_the_count_are_granted
+                a_renewal_keeps_the_epoch_and_returns_what_is_owned
+                an_expired_lease_is_not_renewed_and_can_be_taken_with_a_new_epoch
+                a_lease_is_given_back_by_its_grant_only
+                leaving_frees_what_was_owned_and_nothing_else
+                resources_have_leases_of_their_own
+                members_who_take_at_the_same_time_share
+            }
+            dead_letter {
+                a_message_of_which_nothing_is_known_is_kept
+                a_dead_letter_keeps_every_part_and_the_payloads_bytes
+                odd_texts_are_kept_without_nul
+                letters_are_counted_by_origin
+                burying_nothing_writes_nothing
+                a_burial_that_is_rolled_back_never_was
+            }
+            migration {
+                migrations_run_once
+                missing_tables_are_a_schema_error
+                two_processes_that_migrate_at_once_run_each_migration_once
+                the_printed_sql_does_what_migrate_does
+                two_names_are_two_sets_of_tables
+            }
+            session {
+                what_is_committed_is_seen_by_others
+                a_session_that_is_dropped_leaves_nothing
+                sessions_come_back_to_the_pool
+                a_refusal_is_told_from_an_outage
+            }
+        }
+    };
+    (@ $name:ident: $database:ty; $($noun:ident { $($test:ident)* })*) => {
+        mod $name {
+            $(mod $noun {
+                use crate::conformance::store::$noun as tests;
+
+                $(
+                    #[tokio::test]
+                    async fn $test() {
+                        tests::$test(&tests::start::<$database>().await).await;
+                    }
+                )*
+            })*
+        }
+    };
+}
+
+suite!(sqlite: posta::Sqlite);
+suite!(postgres: posta::Postgres);
