@@ -14,15 +14,30 @@ const PATIENCE: Duration = Duration::from_secs(60);
 static BINARIES: LazyLock<PathBuf> = LazyLock::new(|| {
     let tests = std::env::current_exe().expect("the tests are a file");
     // target/<profile>/deps/posta_tests-…
-    let folder = tests.ancestors().nth(2).expect("the tests are in a target folder").to_owned();
+    let folder = tests
+        .ancestors()
+        .nth(2)
+        .expect("the tests are in a target folder")
+        .to_owned();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--workspace", "--bins", "--all-features"]);
-    build.arg("--target-dir").arg(folder.parent().expect("a profile is in a target folder"));
+    build.args([
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bins",
+        "--all-features",
+    ]);
+    build
+        .arg("--target-dir")
+        .arg(folder.parent().expect("a profile is in a target folder"));
     if folder.ends_with("release") {
         build.arg("--release");
     }
-    let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be run");
+    let built = build
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo can be run");
     assert!(built.success(), "the examples do not build");
     folder
 });
@@ -38,7 +53,11 @@ pub(super) struct Program {
 /// The command that runs an example.
 pub(super) fn command(name: &'static str) -> Command {
     let binary = BINARIES.join(name);
-    assert!(binary.is_file(), "there is no {}: cargo build --workspace", binary.display());
+    assert!(
+        binary.is_file(),
+        "there is no {}: cargo build --workspace",
+        binary.display()
+    );
     Command::new(binary)
 }
 
@@ -61,14 +80,22 @@ impl Program {
                 log.push('\n');
             }
         });
-        Self { name, child, stdout, said }
+        Self {
+            name,
+            child,
+            stdout,
+            said,
+        }
     }
 
     /// Waits for a line of its output with this text in it, and gives it back.
     pub(super) fn line_with(&mut self, text: &str) -> String {
         loop {
             let mut line = String::new();
-            let bytes = self.stdout.read_line(&mut line).expect("its output is text");
+            let bytes = self
+                .stdout
+                .read_line(&mut line)
+                .expect("its output is text");
             assert!(bytes > 0, "{} has ended without {text:?}", self.name);
             if line.contains(text) {
                 return line;
@@ -85,7 +112,10 @@ impl Program {
     /// Asks it to end, as Kubernetes would, and checks that it does so well.
     pub(super) fn terminate(mut self) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill can be run");
+        let sent = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill can be run");
         assert!(sent.success(), "{} takes a signal", self.name);
         let status = self.ended();
         assert!(status.success(), "{} ends well: {status}", self.name);
@@ -110,7 +140,11 @@ impl Drop for Program {
         if std::thread::panicking() {
             let mut rest = String::new();
             let _ = self.stdout.read_to_string(&mut rest);
-            let said = self.said.lock().map(|said| said.clone()).unwrap_or_default();
+            let said = self
+                .said
+                .lock()
+                .map(|said| said.clone())
+                .unwrap_or_default();
             eprintln!("---- {} said:\n{rest}{said}----", self.name);
         }
     }

@@ -62,11 +62,17 @@ async fn survives_a_kill(options: &Options, folder: &Path) {
             })
         })
     };
-    reached.recv().await.expect("half of the deliveries are taken");
+    reached
+        .recv()
+        .await
+        .expect("half of the deliveries are taken");
     service.kill();
     // The senders go on trying.
     (service, _) = start(options, folder, &address.to_string());
-    let answers = sending.await.expect("no panic").expect("everything is taken");
+    let answers = sending
+        .await
+        .expect("no panic")
+        .expect("everything is taken");
     assert_eq!(answers.accepted + answers.done, sent.len() as u64);
     is_right(options, &sent).await;
     service.terminate();
@@ -87,10 +93,15 @@ async fn of_copies_sent_at_once_one_is_accepted_on_postgresql() {
 
 /// The service in this process, as a program that embeds it has it.
 async fn accepts_one_of_many_copies(options: &Options) {
-    let options = Options { listen: "127.0.0.1:0".to_owned(), ..options.clone() };
+    let options = Options {
+        listen: "127.0.0.1:0".to_owned(),
+        ..options.clone()
+    };
     let running = Running::start(&options).await.expect("the service starts");
     let sender = sender(running.address());
-    let sent: Vec<Delivery> = (0..10).map(|number| delivery(number, Some("octo/copies"))).collect();
+    let sent: Vec<Delivery> = (0..10)
+        .map(|number| delivery(number, Some("octo/copies")))
+        .collect();
     for delivery in &sent {
         let copies: Vec<_> = (0..8)
             .map(|_| {
@@ -120,19 +131,36 @@ async fn refuses_what_is_not_signed(address: SocketAddr) {
             sender.post(delivery, signature).expect("an answer")
         };
         assert_eq!(status(&good, None), 401);
-        for wrong in ["", "sha256=", "sha256=00", "sha1=00", &other.sign(&good.body)] {
+        for wrong in [
+            "",
+            "sha256=",
+            "sha256=00",
+            "sha1=00",
+            &other.sign(&good.body),
+        ] {
             assert_eq!(status(&good, Some(wrong)), 401, "{wrong:?}");
         }
         let signed = |body: &str| {
-            let delivery = Delivery { body: body.to_owned().into(), ..good.clone() };
+            let delivery = Delivery {
+                body: body.to_owned().into(),
+                ..good.clone()
+            };
             status(&delivery, Some(&secrets().sign(body.as_bytes())))
         };
         assert_eq!(signed("no JSON"), 400);
         assert_eq!(signed(r#"{"repository":{"full_name":""}}"#), 400);
-        assert_eq!(signed(&format!(r#"{{"repository":{{"full_name":"{}"}}}}"#, "r".repeat(256))), 400);
+        assert_eq!(
+            signed(&format!(
+                r#"{{"repository":{{"full_name":"{}"}}}}"#,
+                "r".repeat(256)
+            )),
+            400
+        );
         assert_eq!(signed(&" ".repeat(webhooks::BODY_BYTES_MAX + 1)), 413);
     };
-    actix_rt::task::spawn_blocking(check).await.expect("every answer is right");
+    actix_rt::task::spawn_blocking(check)
+        .await
+        .expect("every answer is right");
 }
 
 fn start(options: &Options, folder: &Path, listen: &str) -> (Program, SocketAddr) {
@@ -142,12 +170,17 @@ fn start(options: &Options, folder: &Path, listen: &str) -> (Program, SocketAddr
         command.args(["--database", &options.database, "--broker", &options.broker]);
     });
     let line = service.line_with("http://");
-    let address = line.trim().trim_start_matches("webhooks: http://").trim_end_matches("/webhooks");
+    let address = line
+        .trim()
+        .trim_start_matches("webhooks: http://")
+        .trim_end_matches("/webhooks");
     (service, address.parse().expect("an address"))
 }
 
 async fn is_right(options: &Options, sent: &[Delivery]) {
-    let report: Report = webhooks::verify(options, sent, PATIENCE).await.expect("a report");
+    let report: Report = webhooks::verify(options, sent, PATIENCE)
+        .await
+        .expect("a report");
     assert!(report.is_right(), "\n{report}");
 }
 
@@ -172,8 +205,13 @@ fn deliveries() -> Vec<Delivery> {
 fn delivery(number: u64, repository: Option<&str>) -> Delivery {
     let repository = repository.map(|name| format!(r#" "repository" : {{"full_name":"{name}"}},"#));
     let repository = repository.unwrap_or_default();
-    let body = format!("{{{repository}\t\"n\":{number}.0, \"text\":\"\\u0000\\ud83d\\ude00 é\" }}\n");
-    Delivery { id: Uuid::now_v7(), event: format!("event_{}", number % 7), body: body.into() }
+    let body =
+        format!("{{{repository}\t\"n\":{number}.0, \"text\":\"\\u0000\\ud83d\\ude00 é\" }}\n");
+    Delivery {
+        id: Uuid::now_v7(),
+        event: format!("event_{}", number % 7),
+        body: body.into(),
+    }
 }
 
 fn options(database: &str, broker: &str) -> Options {
