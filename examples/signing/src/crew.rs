@@ -1,6 +1,7 @@
 //! The worker processes of a run: started, watched, killed and started again.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub(crate) enum Role {
     Dispatcher,
     /// Both consumers. As every process of Posta it dispatches too.
     Consumers,
+    /// The service of the example `webhooks`, at this address.
+    Webhooks(SocketAddr),
 }
 
 impl Role {
@@ -29,6 +32,7 @@ impl Role {
         match self {
             Self::Dispatcher => "dispatcher",
             Self::Consumers => "consumers",
+            Self::Webhooks(_) => "webhooks",
         }
     }
 }
@@ -54,23 +58,16 @@ struct Worker {
 }
 
 impl Crew {
-    /// Starts one worker of each role.
-    pub(crate) fn start(
-        database: &str,
-        broker: &str,
-        progress: &Progress,
-    ) -> std::io::Result<Self> {
-        let worker = |role| Worker {
-            order: Order {
-                role,
-                database: database.to_owned(),
-                broker: broker.to_owned(),
-            },
+    /// Starts a worker for each order.
+    pub(crate) fn start(orders: Vec<Order>, progress: &Progress) -> std::io::Result<Self> {
+        let worker = |order| Worker {
+            order,
             running: None,
             start_at: Instant::now(),
         };
+        let workers = orders.into_iter().map(worker).collect();
         let mut crew = Self {
-            workers: vec![worker(Role::Consumers), worker(Role::Dispatcher)],
+            workers,
             progress: progress.clone(),
         };
         crew.watch()?;
@@ -142,6 +139,15 @@ impl Crew {
 }
 
 impl Order {
+    /// An order to run this part of the service.
+    pub(crate) fn new(role: Role, database: &str, broker: &str) -> Self {
+        Self {
+            role,
+            database: database.to_owned(),
+            broker: broker.to_owned(),
+        }
+    }
+
     fn start(&self, progress: &Progress) -> std::io::Result<(Child, ChildStdin)> {
         let mut command = Command::new(std::env::current_exe()?);
         command

@@ -24,6 +24,8 @@ pub(crate) enum JobError {
     Statement(diesel::result::Error),
     /// A message was refused.
     Enqueue(EnqueueError),
+    /// The webhooks service, or what is sent to it.
+    Webhooks(anyhow::Error),
     /// This machine: processes, files.
     System(std::io::Error),
     /// Nothing moved for too long: what is where.
@@ -94,6 +96,7 @@ impl fmt::Display for JobError {
             Self::Transaction(error) => error.fmt(f),
             Self::Statement(_) => f.write_str("a statement failed"),
             Self::Enqueue(error) => error.fmt(f),
+            Self::Webhooks(error) => error.fmt(f),
             Self::System(_) => f.write_str("a process or a file could not be used"),
             Self::Undone => f.write_str("a transaction undid itself"),
             Self::Interrupted => f.write_str("interrupted"),
@@ -110,6 +113,7 @@ impl Error for JobError {
             Self::Transaction(error) => error.source(),
             Self::Statement(error) => Some(error),
             Self::Enqueue(error) => error.source(),
+            Self::Webhooks(error) => error.source(),
             Self::System(error) => Some(error),
         }
     }

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,11 @@ pub(crate) struct Flags {
     /// How many percent of the messages are enqueued a second time, with the same message id, after the first one left.
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(i64).range(0..=100))]
     pub(crate) duplicates: i64,
+
+    /// Instead of signing: send the webhook deliveries of a JSON Lines file to the service of the example `webhooks` and prove every
+    /// payload byte-equal at its archive. Lines are {"event": …, "delivery": …, "payload": …}.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["documents", "keys"])]
+    pub(crate) input: Option<PathBuf>,
 
     /// Print the ledger as one JSON object, on the last line of standard output.
     #[arg(long)]

@@ -14,6 +14,7 @@ mod crew;
 mod error;
 mod flags;
 mod folder;
+mod input;
 mod ledger;
 mod postgres;
 mod progress;
@@ -27,7 +28,7 @@ use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::crew::Order;
+use crate::crew::{Order, Role};
 use crate::error::JobError;
 use crate::flags::{Command, Flags, is_postgres};
 use crate::folder::Folder;
@@ -68,19 +69,32 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
             file
         }
     };
-    let ledger = match is_postgres(&database) {
-        true => postgres::job::run(flags, &database, progress).await?,
-        false => sqlite::job::run(flags, &database, progress).await?,
-    };
-    let text = match flags.json {
-        true => ledger.json(),
-        false => format!("\n{ledger}\n"),
+    let (text, holds) = match &flags.input {
+        Some(file) => {
+            let report = input::run(flags, file, &database, progress).await?;
+            let text = match flags.json {
+                true => input::json(&report),
+                false => format!("\n{report}\n"),
+            };
+            (text, report.is_right())
+        }
+        None => {
+            let ledger = match is_postgres(&database) {
+                true => postgres::job::run(flags, &database, progress).await?,
+                false => sqlite::job::run(flags, &database, progress).await?,
+            };
+            if let Some(stuck) = &ledger.stuck {
+                eprintln!("signing: {stuck}");
+            }
+            let text = match flags.json {
+                true => ledger.json(),
+                false => format!("\n{ledger}\n"),
+            };
+            (text, ledger.violations().is_empty())
+        }
     };
     writeln!(std::io::stdout(), "{text}")?;
-    if let Some(stuck) = &ledger.stuck {
-        eprintln!("signing: {stuck}");
-    }
-    Ok(match ledger.violations().is_empty() {
+    Ok(match holds {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
@@ -99,9 +113,10 @@ async fn worker() -> Result<(), JobError> {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         let _ = ended.send(());
     });
-    match is_postgres(&order.database) {
-        true => postgres::job::work(order, end).await,
-        false => sqlite::job::work(order, end).await,
+    match (order.role, is_postgres(&order.database)) {
+        (Role::Webhooks(address), _) => input::work(&order, address, end).await,
+        (_, true) => postgres::job::work(order, end).await,
+        (_, false) => sqlite::job::work(order, end).await,
     }
 }
 
@@ -115,4 +130,21 @@ fn log_to<W: for<'w> MakeWriter<'w> + Send + Sync + 'static>(writer: W) {
         .without_time()
         .with_target(false)
         .init();
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn interrupted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be caught");
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
+    }
 }

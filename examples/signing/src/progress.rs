@@ -12,6 +12,7 @@ pub(crate) struct Progress {
     signed: ProgressBar,
     notified: ProgressBar,
     mailed: ProgressBar,
+    sent: ProgressBar,
 }
 
 /// How far a run has come, by the tables.
@@ -44,17 +45,20 @@ impl Progress {
             bar("notified", "blue"),
             bar("mailed", "magenta"),
         );
+        let sent = bar("sent", "cyan");
         Self {
             bars,
             signed,
             notified,
             mailed,
+            sent,
         }
     }
 
     /// Draws the bars from now on.
     pub(crate) fn begin(&self, documents: u64, reached: Reached) {
         for bar in [&self.signed, &self.notified, &self.mailed] {
+            self.bars.remove(&self.sent);
             bar.set_length(documents);
             bar.reset();
         }
@@ -69,6 +73,20 @@ impl Progress {
         let elapsed = self.signed.elapsed();
         self.mailed
             .set_message(format!("{:.1} s", Duration::as_secs_f64(&elapsed)));
+    }
+
+    /// Draws the one bar of deliveries that are sent from now on.
+    pub(crate) fn begin_sending(&self, deliveries: u64) {
+        for bar in [&self.signed, &self.notified, &self.mailed] {
+            self.bars.remove(bar);
+        }
+        self.sent.set_length(deliveries);
+        self.sent.reset();
+    }
+
+    /// Moves it.
+    pub(crate) fn show_sent(&self, deliveries: u64) {
+        self.sent.set_position(deliveries);
     }
 
     /// Removes the bars.

@@ -338,3 +338,6 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a value that is no text".to_owned())
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;

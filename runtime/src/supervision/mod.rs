@@ -19,6 +19,8 @@ pub(crate) mod crash;
 mod phase;
 mod registry;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 mod wake;
 
 pub(crate) use child::{Body, ChildError, Life, error_chain};

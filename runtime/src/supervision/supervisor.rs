@@ -123,7 +123,8 @@ impl Handler<Ended> for Supervisor {
             ran_for,
         } = ended;
         let error = match outcome {
-            Outcome::Finished => return self.finish(&name),
+            Outcome::Finished if *self.phase.borrow() >= Phase::Drain => return self.finish(&name),
+            Outcome::Finished => "ended before it was told to".to_owned(),
             Outcome::Failed(error) => error,
             Outcome::Panicked(text) => format!("panicked: {text}"),
         };

@@ -51,10 +51,10 @@ impl Process {
         call: impl Future<Output = Result<(), E>>,
     ) -> Result<(), E> {
         let outcome = call.instrument(self.span.clone()).await;
-        if let Err(error) = &outcome {
-            if !self.span.is_disabled() {
-                fail(&self.span, error.error_type(), &error_chain(error));
-            }
+        if let Err(error) = &outcome
+            && !self.span.is_disabled()
+        {
+            fail(&self.span, error.error_type(), &error_chain(error));
         }
         outcome
     }

@@ -1,6 +1,6 @@
 //! An HTTP client for RabbitMQ's management API: one request, one connection, blocking, bounded.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -9,29 +9,27 @@ use serde_json::Value;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends a request and gives back status and body. HTTP 1.0, so that the body comes in one piece and ends with the connection.
+///
+/// # Errors
+/// When there is nobody to answer.
 pub(crate) fn request(
     address: &str,
     authorization: &str,
     method: &str,
     path: &str,
     body: Option<&Value>,
-) -> (u16, Value) {
-    let mut stream = TcpStream::connect(address).expect("the management API takes connections");
-    stream
-        .set_read_timeout(Some(TIMEOUT))
-        .expect("set a timeout");
+) -> io::Result<(u16, Value)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let body = body.map(Value::to_string).unwrap_or_default();
     write!(
         stream,
         "{method} {path} HTTP/1.0\r\nauthorization: Basic {authorization}\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
-    )
-    .expect("the management API reads the request");
+    )?;
     let mut answer = Vec::new();
-    stream
-        .read_to_end(&mut answer)
-        .expect("the management API answers");
+    stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8(answer).expect("the answer is text");
     let (head, body) = answer
         .split_once("\r\n\r\n")
@@ -41,7 +39,7 @@ pub(crate) fn request(
         .nth(1)
         .and_then(|status| status.parse().ok());
     let body = serde_json::from_str(body).unwrap_or(Value::Null);
-    (status.expect("the answer has a status"), body)
+    Ok((status.expect("the answer has a status"), body))
 }
 
 /// Base64 with padding, for the basic authorization.

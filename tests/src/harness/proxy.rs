@@ -18,6 +18,8 @@ pub(crate) enum Traffic {
     Delay(Duration),
     /// Swallows them, with all sockets left open: a network that is cut without a word. New connections are taken, and silent too.
     Stall,
+    /// Passes them on with six bytes exchanged for others wherever they are found in one piece.
+    Exchange(&'static [u8; 6], &'static [u8; 6]),
     /// Closes all sockets and takes no new connection.
     Cut,
 }
@@ -121,6 +123,14 @@ async fn pump(
             Traffic::Pass => {}
             Traffic::Delay(pause) => tokio::time::sleep(pause).await,
             Traffic::Stall => continue,
+            Traffic::Exchange(found, put) => {
+                for start in 0..bytes.saturating_sub(found.len() - 1) {
+                    let piece = &mut buffer[start..start + found.len()];
+                    if piece == found {
+                        piece.copy_from_slice(put);
+                    }
+                }
+            }
             Traffic::Cut => return,
         }
         if to.write_all(&buffer[..bytes]).await.is_err() {

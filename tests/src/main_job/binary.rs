@@ -14,7 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// When it is not there: cargo builds a package's binary only for that package's own tests, so `tests/run` builds it first.
 pub(super) fn path() -> PathBuf {
     let tests = std::env::current_exe().expect("the test binary");
-    let folder = tests.parent().and_then(|deps| deps.parent()).expect("the target folder");
+    let folder = tests
+        .parent()
+        .and_then(|deps| deps.parent())
+        .expect("the target folder");
     let path = folder.join("signing");
     assert!(
         path.is_file(),
@@ -60,7 +63,10 @@ impl Run {
         let tasks = tasks.into_iter().flatten().flatten();
         let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
         let children: String = children.flatten().collect::<Vec<_>>().join(" ");
-        children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+        children
+            .split_whitespace()
+            .filter_map(|id| id.parse().ok())
+            .collect()
     }
 
     /// Waits for its end.
@@ -69,7 +75,9 @@ impl Run {
         let read = |pipe: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
-                pipe.expect("it is piped").read_to_end(&mut bytes).expect("its output");
+                pipe.expect("it is piped")
+                    .read_to_end(&mut bytes)
+                    .expect("its output");
                 bytes
             })
         };
@@ -80,7 +88,10 @@ impl Run {
             if began.elapsed() > PATIENCE {
                 self.child.kill().expect("it can be killed");
                 let stderr = stderr.join().expect("its errors");
-                panic!("not at its end after {PATIENCE:?}: {}", String::from_utf8_lossy(&stderr));
+                panic!(
+                    "not at its end after {PATIENCE:?}: {}",
+                    String::from_utf8_lossy(&stderr)
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -99,7 +110,11 @@ impl Run {
         let output = self.end();
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {stdout}\n{stderr}", output.status);
+        assert!(
+            output.status.success(),
+            "{}: {stdout}\n{stderr}",
+            output.status
+        );
         let last = stdout.lines().last().expect("a last line");
         serde_json::from_str(last).expect("one JSON object")
     }
@@ -116,7 +131,11 @@ impl Drop for Run {
 
 /// Checks a ledger against what was asked for.
 pub(super) fn assert_holds(ledger: &Value, documents: i64, duplicates_percent: i64) {
-    let number = |name: &str| ledger[name].as_i64().unwrap_or_else(|| panic!("{name}: {ledger}"));
+    let number = |name: &str| {
+        ledger[name]
+            .as_i64()
+            .unwrap_or_else(|| panic!("{name}: {ledger}"))
+    };
     let copies = documents * duplicates_percent / 100;
     assert_eq!(number("signed"), documents, "{ledger}");
     assert_eq!(number("enqueued"), documents + copies, "{ledger}");
@@ -128,5 +147,8 @@ pub(super) fn assert_holds(ledger: &Value, documents: i64, duplicates_percent: i
         assert_eq!(number(zero), 0, "{zero}: {ledger}");
     }
     let latency = |name: &str| ledger["latency_ms"][name].as_f64().expect("a latency");
-    assert!(latency("p50") <= latency("p95") && latency("p95") <= latency("p99"), "{ledger}");
+    assert!(
+        latency("p50") <= latency("p95") && latency("p95") <= latency("p99"),
+        "{ledger}"
+    );
 }

@@ -27,7 +27,10 @@ fn a_wrong_flag_is_refused_with_words_and_exit_code_2() {
 
 #[test]
 fn a_database_that_is_not_there_is_named_and_its_password_is_not() {
-    let (code, stderr) = run(&["--database", "postgres://someone:s3cret@127.0.0.1:1/nowhere"]);
+    let (code, stderr) = run(&[
+        "--database",
+        "postgres://someone:s3cret@127.0.0.1:1/nowhere",
+    ]);
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("database"), "{stderr}");
     assert!(!stderr.contains("s3cret"), "{stderr}");
@@ -40,7 +43,11 @@ fn a_database_that_is_not_there_is_named_and_its_password_is_not() {
 async fn a_run_with_other_flags_is_not_taken_for_the_same() {
     let (database, _, _guard) = posta::Sqlite::fresh().await;
     Run::start(&["--database", &database, "--documents", "20", "--json"]).ledger();
-    for other in [["--keys", "7"], ["--duplicates", "6"], ["--documents", "19"]] {
+    for other in [
+        ["--keys", "7"],
+        ["--duplicates", "6"],
+        ["--documents", "19"],
+    ] {
         let mut arguments = vec!["--database", &database];
         if other[0] != "--documents" {
             arguments.extend(["--documents", "20"]);

@@ -35,6 +35,7 @@ async fn a_queue_with_other_arguments_is_named_and_the_others_are_provided() {
     ] {
         arguments.insert(name.into(), AMQPValue::LongString(value.into()));
     }
+    arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
     foreign
         .queue_declare("archive.1".into(), durable, arguments)
         .await
@@ -57,7 +58,12 @@ async fn a_queue_with_other_arguments_is_named_and_the_others_are_provided() {
         assert_eq!(error.kind(), BrokerErrorKind::Topology);
         assert!(!error.is_transient());
         let told = told(&error);
-        for part in ["\"archive.1\"", "x-queue-type", "'quorum'", "'classic'"] {
+        for part in [
+            "\"archive.1\"",
+            "x-queue-type",
+            "'quorum'",
+            "current is none",
+        ] {
             assert!(told.contains(part), "{part} is not in {told:?}");
         }
     }

@@ -6,7 +6,10 @@ use std::process::{Command, Stdio};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, Sampler, SdkTracerProvider};
 use posta::message::{Headers, MessageType};
-use posta::{Consumer, DeliveryInfo, Envelope, Failure, Message, Posta, Sqlite, Tables, Tx};
+use posta::store::Store as _;
+use posta::{
+    Consumer, DeliveryInfo, Envelope, Failure, Message, Outbox, Posta, Sqlite, Tables, Tx,
+};
 use serde::{Deserialize, Serialize};
 use tracing::{Instrument as _, info_span};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -23,8 +26,8 @@ pub(super) const UNRECORDED: &str = "00-0af7651916cd43dd8448eb211c80319d-b7ad6b7
 /// No trace context at all.
 pub(super) const MALFORMED: &str = "00-0AF7-whatever";
 
-/// How many messages the receiver handles: those of [`send_all`], and one answer.
-pub(super) const HANDLED: i64 = 10;
+/// How many messages the receiver handles: the notes of [`send_all`], and one answer.
+pub(super) const HANDLED: i64 = 11;
 
 /// A message that says what is to be done with it.
 #[derive(Debug, Serialize, Deserialize, Message)]
@@ -37,6 +40,11 @@ struct Note {
 #[derive(Debug, Serialize, Deserialize, Message)]
 #[message(type = "trace.answer", version = 1)]
 struct Answer {}
+
+/// A message that no consumer takes.
+#[derive(Debug, Serialize, Deserialize, Message)]
+#[message(type = "trace.orphan", version = 1)]
+struct Orphan {}
 
 /// What a process is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +139,7 @@ fn play<D: TestDatabase>(role: Role) {
     exported::write(env("FILE").as_ref(), &spans);
 }
 
-/// Everything that the sender enqueues; then waits until it is dispatched.
+/// Everything that the sender enqueues; then waits until all is dispatched but the one message that cannot be.
 async fn send_all<D: TestDatabase>(posta: &Posta<D>) {
     for name in ["journey", "fails", "panics"] {
         let span = info_span!("request", name);
@@ -158,8 +166,22 @@ async fn send_all<D: TestDatabase>(posta: &Posta<D>) {
         };
         posta.transaction(enqueue).await.expect("a transaction");
     }
-    until("all is dispatched", async || {
-        waiting(posta, "outbox").await == 0
+    enqueue_alone(posta)
+        .instrument(info_span!("request", name = "alone"))
+        .await;
+    let orphan = async |tx: &mut Tx<'_, D>| {
+        tx.enqueue(&Orphan {})?;
+        Ok::<_, anyhow::Error>(())
+    };
+    let request = info_span!("request", name = "orphan");
+    posta
+        .transaction(orphan)
+        .instrument(request)
+        .await
+        .expect("a transaction");
+    until("all is dispatched or has failed", async || {
+        waiting(posta, "outbox").await == 1
+            && waiting(posta, "outbox WHERE attempts > 0").await == 1
     })
     .await;
 }
@@ -176,10 +198,25 @@ async fn enqueue<D: TestDatabase>(posta: &Posta<D>, keys: &[&str]) {
     posta.transaction(enqueue).await.expect("a transaction");
 }
 
+/// Enqueues on a transaction and an outbox of the application's own.
+async fn enqueue_alone<D: TestDatabase>(posta: &Posta<D>) {
+    let outbox = Outbox::<D>::new(posta.store().tables().clone());
+    let mut session = posta.store().begin().await.expect("a transaction");
+    let note = Note {
+        key: "alone".to_owned(),
+    };
+    outbox.enqueue(&mut session, &note).await.expect("a row");
+    session.commit().await.expect("a commit");
+    posta.nudge();
+}
+
 async fn until_handled<D: TestDatabase>(posta: &Posta<D>) {
     until("all is handled", async || {
-        let rest = waiting(posta, "retry").await + waiting(posta, "outbox").await;
-        waiting(posta, "inbox").await == HANDLED && rest == 0
+        let rest = (
+            waiting(posta, "retry").await,
+            waiting(posta, "outbox").await,
+        );
+        waiting(posta, "inbox").await == HANDLED && rest == (0, 1)
     })
     .await;
 }

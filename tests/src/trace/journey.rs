@@ -118,6 +118,7 @@ async fn one_trace_connects_two_processes<D: TestDatabase>(broker: BrokerKind) {
     a_transaction_is_sent_in_one_span(&exported);
     a_failed_try_is_followed_by_a_good_one(&exported);
     foreign_contexts_are_kept(&exported);
+    what_no_queue_takes_says_so(&exported);
     names_kinds_and_attributes_are_the_conventions(&exported);
 }
 
@@ -212,7 +213,7 @@ fn foreign_contexts_are_kept(exported: &Exported) {
     assert!(exported.processed(UNRECORDED).is_empty());
     // Neither context was replaced by one of Posta's.
     let creates = operations(&exported.sent, "create").count();
-    assert_eq!(creates, 6);
+    assert_eq!(creates, 8);
     // What no trace records is sent all the same, in spans of nobody.
     let roots: Vec<_> = operations(&exported.sent, "send")
         .filter(|span| span.is_root())
@@ -220,8 +221,25 @@ fn foreign_contexts_are_kept(exported: &Exported) {
     assert!(!roots.is_empty() && roots.iter().all(|span| span.links.is_empty()));
 }
 
+fn what_no_queue_takes_says_so(exported: &Exported) {
+    let create = one(children(&exported.sent, exported.request("orphan")).into_iter());
+    let sends: Vec<_> = operations(&exported.sent, "send")
+        .filter(|span| span.is_child_of(create))
+        .collect();
+    assert!(!sends.is_empty());
+    for send in sends {
+        assert_eq!(send.attribute("error.type"), "unroutable");
+        assert!(send.status.starts_with("Error"), "{}", send.status);
+    }
+}
+
 fn names_kinds_and_attributes_are_the_conventions(exported: &Exported) {
     let all = || exported.sent.iter().chain(&exported.received);
+    // An outbox of the application's own does not know the broker.
+    let alone = one(children(&exported.sent, exported.request("alone")).into_iter());
+    assert_eq!(alone.attribute("messaging.system"), "posta");
+    assert_eq!(alone.name, "create trace.note");
+    assert!(exported.committed("alone").is_child_of(alone));
     let kinds = [
         ("create", "Producer"),
         ("send", "Client"),
@@ -230,7 +248,11 @@ fn names_kinds_and_attributes_are_the_conventions(exported: &Exported) {
     ];
     for (operation, kind) in kinds {
         let mut count = 0;
-        for span in all().filter(|s| s.attribute("messaging.operation.name") == operation) {
+        let is_asked_for = |span: &&Span| span.attribute("messaging.operation.name") == operation;
+        for span in all()
+            .filter(is_asked_for)
+            .filter(|span| span.span_id != alone.span_id)
+        {
             count += 1;
             assert_eq!(span.kind, kind);
             assert_eq!(span.attribute("messaging.operation.type"), operation);

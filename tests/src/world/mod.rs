@@ -42,7 +42,7 @@ impl<D: TestDatabase> World<D> {
         let (broker_url, vhost) = match broker {
             BrokerKind::Database => ("database".to_owned(), None),
             BrokerKind::RabbitMq => {
-                let vhost = Vhost::shared().await;
+                let vhost = Vhost::fresh().await;
                 (vhost.url(), Some(vhost))
             }
         };

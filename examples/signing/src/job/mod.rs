@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use posta::{Broker, Posta, Tx};
 
-use crate::crew::{Crew, Role};
+use crate::crew::{Crew, Order, Role};
 use crate::error::JobError;
 use crate::flags::Flags;
 use crate::ledger::Ledger;
@@ -78,11 +78,15 @@ async fn run_on(
     job.create_tables().await?;
     job.run = job.begin_or_resume(flags).await?;
     if !job.run.is_finished() {
-        *job.crew.borrow_mut() = Some(Crew::start(database, &flags.broker, progress)?);
+        let orders = [Role::Consumers, Role::Dispatcher];
+        let orders = orders
+            .map(|role| Order::new(role, database, &flags.broker))
+            .into();
+        *job.crew.borrow_mut() = Some(Crew::start(orders, progress)?);
         let outcome = tokio::select! {
             done = job.work() => done,
             stuck = job.watch() => stuck,
-            () = interrupted() => Err(JobError::Interrupted),
+            () = crate::interrupted() => Err(JobError::Interrupted),
         };
         progress.end();
         let crew = job.crew.borrow_mut().take();
@@ -193,22 +197,5 @@ impl Job {
                 }
             }
         }
-    }
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be caught");
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        }
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = tokio::signal::ctrl_c().await;
     }
 }

@@ -117,13 +117,17 @@ pub(super) fn decode(properties: &BasicProperties, payload: Vec<u8>) -> RawMessa
     raw
 }
 
-/// How often a quorum queue delivered the message before, as far as it says: nothing on the first delivery.
+/// How often a quorum queue delivered the message before, as far as it says: nothing on the first delivery. Newer brokers count apart what
+/// was only handed out and given back; either counts here.
 pub(super) fn delivery_count(properties: &BasicProperties) -> i64 {
     let headers = properties.headers().as_ref();
-    headers
-        .and_then(|headers| headers.inner().get("x-delivery-count"))
-        .and_then(field::integer)
-        .unwrap_or(0)
+    let count = |name: &str| {
+        headers
+            .and_then(|headers| headers.inner().get(name))
+            .and_then(field::integer)
+            .unwrap_or(0)
+    };
+    count("x-delivery-count").max(count("x-acquired-count"))
 }
 
 fn short_string(text: &str) -> Result<ShortString, String> {

@@ -2,14 +2,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
-use futures_util::{FutureExt, StreamExt};
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{FieldTable, ShortString};
-use tokio::task::JoinHandle;
+use lapin::options::BasicAckOptions;
 
-use super::channel::Channel;
-use super::classify::{self, Purpose};
-use super::{Shared, properties};
+use super::classify::Purpose;
+use super::intake::Intake;
+use super::{Shared, properties, topology};
 use crate::broker::{
     BrokerError, BrokerErrorKind, Delivery, DeliveryTag, PartitionQueue, Subscription,
 };
@@ -17,11 +14,11 @@ use crate::store::Database;
 
 /// The deliveries of one partition's queue, over a channel of its own.
 ///
-/// Dropped without [`Subscription::close`], it closes the channel in the background, in the same order: never a cancelled consumer first.
+/// Dropped without [`Subscription::close`], it closes in the background, in the same order: never a cancelled consumer first.
 pub struct RabbitMqSubscription {
     queue: String,
-    /// Both are there until the subscription is closed or dropped.
-    open: Option<(Channel, lapin::Consumer)>,
+    /// There until the subscription fails or is closed.
+    intake: Option<Intake>,
     /// Handed out and not acknowledged, by tag: what a multiple acknowledgement would take along.
     outstanding: BTreeSet<u64>,
 }
@@ -31,30 +28,11 @@ impl RabbitMqSubscription {
         shared: Arc<Shared>,
         queue: &PartitionQueue,
     ) -> Result<Self, BrokerError> {
-        let queue = super::topology::queue_name(queue);
-        let operation = || format!("subscribe to the queue {queue:?}");
-        let name = ShortString::try_new(queue.as_str()).map_err(|error| {
-            BrokerError::new(operation(), BrokerErrorKind::Configuration).with_source(error)
-        })?;
-        let connection = shared.consuming().await?;
-        let channel = Channel::open(connection).await?;
-        let qos = BasicQosOptions { global: false };
-        let qos = channel.lapin().basic_qos(shared.options.prefetch, qos);
-        channel.ask(operation(), Purpose::Use, qos).await?;
-        // Not exclusive: the queue has a single active consumer, and the next one in line must be able to subscribe.
-        let consuming = channel.lapin().basic_consume(
-            name,
-            ShortString::default(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let consumer = channel
-            .ask(operation(), Purpose::Provide, consuming)
-            .await?;
-        tracing::debug!(%queue, prefetch = shared.options.prefetch, "subscribed");
+        let queue = topology::queue_name(queue);
+        let intake = Some(Intake::open(&shared, &queue).await?);
         Ok(Self {
             queue,
-            open: Some((channel, consumer)),
+            intake,
             outstanding: BTreeSet::new(),
         })
     }
@@ -66,23 +44,22 @@ impl RabbitMqSubscription {
     ///
     /// # Errors
     /// `Closed` with the broker's text when it closed the channel or cancelled the consumer, `Unavailable` when the connection is lost.
-    /// Deliveries that were still in memory then are not handed out: they cannot be acknowledged, and the broker has given them
-    /// to the next consumer.
+    /// The subscription has then ended.
     pub async fn receive_up_to(&mut self, limit: usize) -> Result<Vec<Delivery>, BrokerError> {
         let operation = format!("receive from the queue {:?}", self.queue);
-        let Some((channel, consumer)) = &mut self.open else {
+        let Some(intake) = &mut self.intake else {
             return Err(ended(operation));
         };
-        match take(consumer, channel, limit).await {
+        match intake.take(limit).await {
             Ok(deliveries) => {
                 self.outstanding
                     .extend(deliveries.iter().map(|delivery| delivery.delivery_tag));
                 Ok(deliveries.into_iter().map(delivered).collect())
             }
             Err(end) => {
-                let error = end.error(operation, channel);
+                let error = end.error(operation, intake.channel());
                 // Nothing comes after the end; what is left of the channel goes now.
-                self.close_in_background();
+                self.intake = None;
                 Err(error)
             }
         }
@@ -98,102 +75,45 @@ impl RabbitMqSubscription {
     /// # Errors
     /// When the channel is dead, or the network takes nothing in time.
     pub async fn acknowledge_all(&mut self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        let queue = &self.queue;
-        let operation = || format!("acknowledge to the queue {queue:?}");
-        let Some((channel, _)) = &self.open else {
-            return Err(ended(operation()));
+        let operation = format!("acknowledge to the queue {:?}", self.queue);
+        let Some(intake) = &self.intake else {
+            return Err(ended(operation));
         };
-        channel.ensure_open(operation())?;
+        let channel = intake.channel();
+        channel.ensure_open(operation.as_str())?;
         let acknowledgements = plan(&mut self.outstanding, tags);
         let sending =
             join_all(acknowledgements.into_iter().map(|(tag, multiple)| {
                 channel.lapin().basic_ack(tag, BasicAckOptions { multiple })
             }));
         let sent = async {
-            sending
-                .await
-                .into_iter()
-                .collect::<lapin::Result<Vec<()>>>()
+            let sent = sending.await.into_iter();
+            sent.collect::<lapin::Result<Vec<()>>>()
         };
-        channel.ask(operation(), Purpose::Use, sent).await?;
-        channel.ensure_open(operation())
+        channel.ask(operation.as_str(), Purpose::Use, sent).await?;
+        channel.ensure_open(operation)
     }
 
     /// Ends the subscription; see [`Subscription::close`], whose contract it keeps. Bounded by the configured time for answers.
     pub async fn end(mut self) {
-        if let Some(closing) = self.close_in_background() {
+        if let Some(closing) = self.intake.take().and_then(Intake::close) {
             // The task fails only when the reactor ends, and every channel with it.
             let _ = closing.await;
         }
     }
+}
 
-    fn close_in_background(&mut self) -> Option<JoinHandle<()>> {
-        let (channel, consumer) = self.open.take()?;
-        // Dropping a consumer cancels it: it is kept until its channel is closed.
-        channel.close(consumer)
+fn delivered(delivery: lapin::message::Delivery) -> Delivery {
+    let before = properties::delivery_count(&delivery.properties);
+    Delivery {
+        tag: DeliveryTag(delivery.delivery_tag),
+        redelivered: delivery.redelivered || before > 0,
+        message: properties::decode(&delivery.properties, delivery.data).parse(),
     }
 }
 
-/// Why no more deliveries come.
-enum End {
-    /// The channel or the connection failed.
-    Failed(lapin::Error),
-    /// The stream ended without an error.
-    Silent,
-}
-
-impl End {
-    fn of(item: Option<lapin::Result<lapin::message::Delivery>>) -> Self {
-        match item {
-            Some(Err(error)) => Self::Failed(error),
-            Some(Ok(_)) | None => Self::Silent,
-        }
-    }
-
-    fn error(self, operation: String, channel: &Channel) -> BrokerError {
-        match self {
-            Self::Failed(error) => classify::broker_error(operation, Purpose::Use, &error),
-            Self::Silent => match channel.ensure_open(operation.as_str()) {
-                Err(error) => error,
-                Ok(()) => BrokerError::new(operation, BrokerErrorKind::Closed).with_source(
-                    "the broker cancelled the consumer: its queue was deleted or moved",
-                ),
-            },
-        }
-    }
-}
-
-/// Waits for the first delivery and takes it with all that are there already.
-async fn take(
-    consumer: &mut lapin::Consumer,
-    channel: &Channel,
-    limit: usize,
-) -> Result<Vec<lapin::message::Delivery>, End> {
-    let mut item = consumer.next().await;
-    let mut deliveries = Vec::new();
-    loop {
-        match item {
-            Some(Ok(delivery)) => deliveries.push(delivery),
-            end => return Err(End::of(end)),
-        }
-        if deliveries.len() >= limit {
-            break;
-        }
-        match consumer.next().now_or_never() {
-            Some(next) => item = next,
-            None => break,
-        }
-    }
-    if channel.lapin().status().connected() {
-        return Ok(deliveries);
-    }
-    // The reason stands at the end of the stream, behind what can no longer be acknowledged.
-    while let Some(item) = consumer.next().now_or_never() {
-        if !matches!(item, Some(Ok(_))) {
-            return Err(End::of(item));
-        }
-    }
-    Err(End::Silent)
+fn ended(operation: String) -> BrokerError {
+    BrokerError::new(operation, BrokerErrorKind::Closed).with_source("the subscription has ended")
 }
 
 /// The fewest acknowledgements for these tags: all that stand before any other outstanding one go together, the others alone. Tags that are
@@ -214,30 +134,12 @@ fn plan(outstanding: &mut BTreeSet<u64>, tags: &[DeliveryTag]) -> Vec<(u64, bool
     for tag in &wanted {
         outstanding.remove(tag);
     }
+    let alone = wanted.into_iter().map(|tag| (tag, false));
     together
         .map(|tag| (tag, true))
         .into_iter()
-        .chain(wanted.into_iter().map(|tag| (tag, false)))
+        .chain(alone)
         .collect()
-}
-
-fn delivered(delivery: lapin::message::Delivery) -> Delivery {
-    let redelivered = delivery.redelivered || properties::delivery_count(&delivery.properties) > 0;
-    Delivery {
-        tag: DeliveryTag(delivery.delivery_tag),
-        redelivered,
-        message: properties::decode(&delivery.properties, delivery.data).parse(),
-    }
-}
-
-fn ended(operation: String) -> BrokerError {
-    BrokerError::new(operation, BrokerErrorKind::Closed).with_source("the subscription has ended")
-}
-
-impl Drop for RabbitMqSubscription {
-    fn drop(&mut self) {
-        let _ = self.close_in_background();
-    }
 }
 
 impl std::fmt::Debug for RabbitMqSubscription {

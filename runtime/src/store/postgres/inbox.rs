@@ -9,7 +9,7 @@ use super::PostgresStore;
 use super::classify::failed;
 use super::statement::{Statement, statements};
 use crate::message::{MessageId, OrderingKey, Slot};
-use crate::store::{Admission, Fence, InboxStore, StoreError, StoreErrorKind};
+use crate::store::{Admission, Fence, InboxStore, Resource, StoreError, StoreErrorKind};
 
 statements!(InboxTexts {
     // The ids come sorted, so two batches wait for each other in one direction only. An id that a transaction still open has
@@ -24,7 +24,7 @@ RETURNING message_id";
     fence_and_held = "
 SELECT EXISTS (
            SELECT FROM {posta}lease
-           WHERE resource = $1 AND number = $2 AND owner = $3 AND epoch = $4),
+           WHERE resource = $1 AND number = $2 AND owner = $3 AND epoch = $4 AND expires_at > statement_timestamp()),
        ARRAY (
            SELECT k.key FROM unnest($6::smallint[], $7::text[]) AS k (slot, key)
            WHERE EXISTS (
@@ -45,6 +45,11 @@ impl InboxStore for PostgresStore {
         keys: &[OrderingKey],
     ) -> Result<Admission, StoreError> {
         const OPERATION: &str = "admit deliveries";
+        let resource = Resource::Partitions(consumer.to_owned());
+        if fence.resource != resource {
+            return Ok(Admission::LeaseLost);
+        }
+        let resource = resource.name();
         let mut sorted: Vec<Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
         sorted.sort_unstable();
         sorted.dedup();
@@ -56,7 +61,6 @@ impl InboxStore for PostgresStore {
             .iter()
             .map(|key| i16::from(Slot::of_key(key).number()))
             .collect();
-        let resource = fence.resource.name();
         let read = Statement::new(&self.texts().inbox.fence_and_held)
             .bind::<Text, _>(resource.as_str())
             .bind::<SmallInt, _>(i16::from(fence.grant.number))

@@ -176,7 +176,8 @@ async fn run(connection: &mut AsyncPgConnection, sql: &str) -> Result<(), StoreE
 /// Everything that `migrate` would run on an empty database.
 pub(super) fn sql(tables: &Tables) -> String {
     let mut sql = String::from(
-        "-- Posta's tables on PostgreSQL, all versions in order. Run it in one transaction (psql: -1 -v ON_ERROR_STOP=1).\n",
+        "-- Posta's tables on PostgreSQL, all versions in order, in one transaction. (A tool that begins and commits one\n\
+         -- itself takes out BEGIN and COMMIT.)\n\nBEGIN;\n\n",
     );
     for part in [CREATE_SCHEMA, CREATE_RECORD] {
         sql += &format!("{}\n\n", qualified(tables, part));
@@ -194,5 +195,6 @@ pub(super) fn sql(tables: &Tables) -> String {
             qualified(tables, &record)
         );
     }
+    sql += "\nCOMMIT;\n";
     sql
 }

@@ -11,7 +11,7 @@ use super::enqueue::Columns;
 use super::statement::{Statement, statements};
 use crate::message::{OrderingKey, Slot};
 use crate::store::text::storable;
-use crate::store::{Fence, HeldRow, NewHold, RetryStore, StoreError};
+use crate::store::{Fence, HeldRow, NewHold, Resource, RetryStore, StoreError};
 
 statements!(RetryTexts {
     hold = "
@@ -103,14 +103,15 @@ SELECT (extract(epoch FROM min(due_at) - statement_timestamp()) * 1000000)::bigi
     release = "
 DELETE FROM {posta}retry
 WHERE position = $1 AND consumer = $2
-  AND EXISTS (SELECT FROM {posta}lease WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6)
+  AND EXISTS (
+      SELECT FROM {posta}lease
+      WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())
 RETURNING slot, ordering_key";
 
-    // A statement of its own, so that it sees a successor that was committed while the deletion waited. One that has a time of its
-    // own keeps it.
+    // A statement of its own, so that it sees a successor that was committed while the deletion waited.
     promote = "
 UPDATE {posta}retry SET due_at = statement_timestamp()
-WHERE due_at IS NULL AND position = (
+WHERE position = (
     SELECT position FROM {posta}retry WHERE consumer = $1 AND slot = $2 AND ordering_key = $3
     ORDER BY position LIMIT 1)";
 
@@ -119,7 +120,9 @@ UPDATE {posta}retry
 SET attempts = least(attempts, 2147483646) + 1, last_error = $7,
     due_at = statement_timestamp() + $8 * interval '1 microsecond'
 WHERE position = $1 AND consumer = $2
-  AND EXISTS (SELECT FROM {posta}lease WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6)";
+  AND EXISTS (
+      SELECT FROM {posta}lease
+      WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())";
 
     held = "
 SELECT count(*), count(DISTINCT ordering_key) FROM {posta}retry WHERE consumer = $1";
@@ -287,12 +290,20 @@ fn ranged<'a>(text: &'a str, consumer: &'a str, slots: &RangeInclusive<u8>) -> S
         .bind::<SmallInt, _>(i16::from(*slots.end()))
 }
 
+/// The name of the consumer's partitions, if the fence is one of them; else one that nothing is leased by.
+fn resource_of(consumer: &str, fence: &Fence) -> String {
+    match &fence.resource {
+        Resource::Partitions(of) if of == consumer => fence.resource.name(),
+        _ => String::new(),
+    }
+}
+
 /// Binds a row and the fence of its partition.
 fn fenced<'a>(text: &'a str, consumer: &'a str, fence: &Fence, position: i64) -> Statement<'a> {
     Statement::new(text)
         .bind::<BigInt, _>(position)
         .bind::<Text, _>(consumer)
-        .bind::<Text, _>(fence.resource.name())
+        .bind::<Text, _>(resource_of(consumer, fence))
         .bind::<SmallInt, _>(i16::from(fence.grant.number))
         .bind::<diesel::sql_types::Uuid, _>(fence.owner.as_uuid())
         .bind::<BigInt, _>(fence.grant.epoch)

@@ -29,11 +29,14 @@ impl SpawnBlocking for BlockingThread {
     where
         R: Send + 'static,
     {
-        let (running, ended) = mpsc::channel::<()>();
+        let (end, ended) = mpsc::channel::<()>();
+        let task = Task { task, end };
         let task = move || {
-            // Dropped last, after the task and what it owns.
-            let _running = running;
-            task()
+            // Whole, whether it runs or is dropped before it could.
+            let Task { task, end } = { task };
+            let result = task();
+            drop(end);
+            result
         };
         match Handle::try_current() {
             Ok(runtime) => {
@@ -50,6 +53,12 @@ impl SpawnBlocking for BlockingThread {
     fn get_runtime() -> Self {
         Self
     }
+}
+
+/// A task, and what tells its end: last of all, after whatever the task owned is gone.
+struct Task<T> {
+    task: T,
+    end: mpsc::Sender<()>,
 }
 
 /// A task on a blocking thread, waited for even when nobody wants its result any more.
