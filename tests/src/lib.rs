@@ -7,6 +7,8 @@ mod compile_pass;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod guarantees;
 #[cfg(test)]
 mod harness;

@@ -138,9 +138,9 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 async fn serve(options: Options) -> anyhow::Result<ExitCode> {
     let running = Running::start(&options).await?;
-    tracing::info!(address = %format_args!("http://{}/webhooks", running.address()), "ready");
+    println!("webhooks: http://{}/webhooks", running.address());
     running.until_ended().await?;
-    tracing::info!("ended");
+    println!("webhooks: ended");
     Ok(ExitCode::SUCCESS)
 }
 

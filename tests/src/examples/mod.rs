@@ -1,0 +1,4 @@
+//! The examples as their users run them: real processes, real servers, killed in the middle.
+
+mod program;
+mod webhooks;
