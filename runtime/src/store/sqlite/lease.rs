@@ -11,10 +11,9 @@ use super::statement::Value;
 use super::{Connection, SqliteStore};
 use crate::store::{Fence, Grant, LeaseStore, MemberId, Resource, StoreError};
 
-/// Whether the fence's owner is still the last to whom its lease was granted.
+/// Whether the fence's owner holds its lease now, in its epoch and within its time.
 ///
-/// Its time does not matter: as long as nobody else has taken the lease, its last owner's word holds, however late. And
-/// nobody can take it before the transaction ends, since one transaction writes at a time.
+/// Nobody can take it before the transaction ends: one transaction writes at a time.
 pub(super) fn holds(
     store: &SqliteStore,
     connection: &mut SqliteConnection,
@@ -23,7 +22,7 @@ pub(super) fn holds(
     store
         .sql(
             "SELECT COUNT(*) FROM {posta}lease
-             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ?",
+             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         )
         .bind(fence.resource.name())
         .bind(fence.grant.number)
@@ -51,7 +50,8 @@ pub(super) fn held_lanes(
         .sql(
             "SELECT lease.number FROM json_each(?) AS fence CROSS JOIN {posta}lease AS lease
                  ON lease.resource = ? AND lease.number = fence.value ->> 0
-                     AND lease.owner = unhex(fence.value ->> 1) AND lease.epoch = fence.value ->> 2",
+                     AND lease.owner = unhex(fence.value ->> 1) AND lease.epoch = fence.value ->> 2
+                     AND lease.expires_at > {now}",
         )
         .bind(Value::json(&fences))
         .bind(Resource::Lanes.name())
@@ -180,7 +180,7 @@ impl LeaseStore for SqliteStore {
         let (resource, grants) = (resource.name(), grants.to_vec());
         let free = self.sql(
             "UPDATE {posta}lease SET owner = NULL, expires_at = NULL
-             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ?",
+             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         );
         on_thread(connection, "give leases back", move |connection| {
             grants.iter().try_fold(0, |freed, grant| {

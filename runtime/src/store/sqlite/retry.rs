@@ -135,8 +135,7 @@ impl RetryStore for SqliteStore {
             "DELETE FROM {posta}retry WHERE position = ? AND consumer = ? RETURNING ordering_key",
         );
         let promote = self.sql(
-            // One that has a time of its own keeps it.
-            "UPDATE {posta}retry SET due_at = {now} WHERE due_at IS NULL AND position = (
+            "UPDATE {posta}retry SET due_at = {now} WHERE position = (
                  SELECT MIN(position) FROM {posta}retry WHERE consumer = ? AND ordering_key = ?)",
         );
         let (store, consumer, fence) = (self.clone(), consumer.to_owned(), fence.clone());
