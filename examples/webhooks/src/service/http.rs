@@ -1,11 +1,10 @@
 use std::error::Error;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 
 use actix_web::dev::Server;
 use actix_web::http::StatusCode;
 use actix_web::web::{Bytes, Data, Json, PayloadConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, ResponseError, get, post};
-use anyhow::Context;
 use posta::Posta;
 use serde::Serialize;
 use serde_json::json;
@@ -14,8 +13,12 @@ use super::intake::{IntakeError, Taken, take};
 use super::{Db, tables};
 use crate::{BODY_BYTES_MAX, Delivery, Options, Secrets, WebhookReceived};
 
-/// Binds and begins to serve; the server's future must be polled.
-pub(super) fn listen(options: &Options, posta: &Posta<Db>) -> anyhow::Result<(SocketAddr, Server)> {
+/// Begins to serve; the server's future must be polled.
+pub(super) fn serve(
+    options: &Options,
+    listener: TcpListener,
+    posta: &Posta<Db>,
+) -> std::io::Result<Server> {
     let posta = Data::new(posta.clone());
     let secrets = Data::new(options.secrets.clone());
     let server = HttpServer::new(move || {
@@ -32,12 +35,7 @@ pub(super) fn listen(options: &Options, posta: &Posta<Db>) -> anyhow::Result<(So
     } else {
         server.disable_signals()
     };
-    let server = server
-        .workers(2)
-        .bind(&options.listen)
-        .with_context(|| format!("cannot listen on {}", options.listen))?;
-    let address = server.addrs()[0];
-    Ok((address, server.run()))
+    Ok(server.workers(2).listen(listener)?.run())
 }
 
 /// Takes a delivery: 202 when it is new, 200 when it was here before. Either says that it is safe; whatever else, that it is not.

@@ -7,7 +7,7 @@ mod statistics;
 mod tables;
 mod verify;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use actix_web::dev::ServerHandle;
 use actix_web::rt::task::JoinHandle;
@@ -38,6 +38,10 @@ impl Running {
     /// When the database is not there, a URL is none, or the port is taken.
     pub async fn start(options: &Options) -> anyhow::Result<Self> {
         let broker = Broker::from_url(&options.broker).context("the broker cannot be used")?;
+        // First, so that a port that is taken is found before anything is done.
+        let listener = TcpListener::bind(&options.listen)
+            .with_context(|| format!("cannot listen on {}", options.listen))?;
+        let address = listener.local_addr()?;
         tables::create(&open(&options.database)?).await?;
         let archive =
             Consumer::named("archive").handle_with::<WebhookReceived, _>(archive::archive);
@@ -53,7 +57,7 @@ impl Running {
             .start()
             .await
             .context("posta did not start")?;
-        let (address, server) = http::listen(options, &posta)?;
+        let server = http::serve(options, listener, &posta)?;
         let handle = server.handle();
         Ok(Self {
             address,
