@@ -182,7 +182,7 @@ fn drive<D: Database>(
         ),
         #[cfg(feature = "rabbitmq")]
         BrokerKind::RabbitMq(options) => {
-            Arc::new(crate::broker::rabbitmq::RabbitMq::new(options.clone()))
+            Arc::new(crate::broker::rabbitmq::RabbitMq::new((**options).clone()))
         }
     }
 }

@@ -113,10 +113,9 @@ impl<D: Database> Dispatcher<D> {
             let Some(slot) = Slot::new(number).filter(|_| number % self.of == self.index) else {
                 continue;
             };
-            if !lanes.contains_key(&slot) {
-                if let Some(lease) = self.board.use_lease(number) {
-                    lanes.insert(slot, lease);
-                }
+            // One that is in use already, by this dispatcher, is not given out twice.
+            if let Some(lease) = self.board.use_lease(number) {
+                lanes.insert(slot, lease);
             }
         }
     }
