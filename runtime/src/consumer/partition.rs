@@ -19,10 +19,6 @@ use crate::telemetry::Client;
 /// Between tries of a broker or database that is not there.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
-/// Between tries of a transaction that another one was in the way of.
-pub(super) const CONTENTION_BACKOFF: Backoff =
-    Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
-
 /// The retry table is looked at this often even if nothing is known to be in it: another process may have left something.
 const RETRY_LOOK_INTERVAL: Duration = Duration::from_secs(30);
 

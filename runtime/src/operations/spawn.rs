@@ -149,7 +149,9 @@ impl<D: Database> Parts<D> {
             incoming: vec![wakes.enqueued.clone(), wakes.filled.clone()],
             members: members_seen,
         };
-        tree.start(&relays, "relay".to_owned(), move |life| relay.clone().run(life));
+        tree.start(&relays, "relay".to_owned(), move |life| {
+            relay.clone().run(life)
+        });
         Posta::new(
             store,
             outbox,
