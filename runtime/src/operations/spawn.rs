@@ -149,7 +149,9 @@ impl<D: Database> Parts<D> {
             incoming: vec![wakes.enqueued.clone(), wakes.filled.clone()],
             members: members_seen,
         };
-        tree.start(&relays, "relay".to_owned(), move |life| relay.clone().run(life));
+        tree.start(&relays, "relay".to_owned(), move |life| {
+            relay.clone().run(life)
+        });
         Posta::new(
             store,
             outbox,
@@ -182,7 +184,7 @@ fn drive<D: Database>(
         ),
         #[cfg(feature = "rabbitmq")]
         BrokerKind::RabbitMq(options) => {
-            Arc::new(crate::broker::rabbitmq::RabbitMq::new(options.clone()))
+            Arc::new(crate::broker::rabbitmq::RabbitMq::new((**options).clone()))
         }
     }
 }
