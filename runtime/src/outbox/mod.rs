@@ -2,6 +2,8 @@
 //!
 //! [`Outbox`] is the enqueueing side and works on any connection of the database; the **dispatcher** is the actor
 //! that owns lanes, publishes their rows and settles them.
+//!
+#![doc = include_str!("../../docs/outbox.md")]
 
 #[cfg(feature = "postgres-blocking")]
 pub mod blocking;
