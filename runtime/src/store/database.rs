@@ -1,13 +1,15 @@
 use std::future::Future;
 use std::time::Duration;
 
-use diesel_async::AsyncConnection;
+use diesel_async::{AsyncConnection, TransactionManager};
 
 use super::{
     DeadLetterStore, InboxStore, LeaseStore, MigrationStore, OutboxStore, QueueStore, RetryStore,
     Session, StoreError, StoreErrorKind, Tables,
 };
 use crate::message::Envelope;
+
+type Manager<D> = <<D as Database>::Connection as AsyncConnection>::TransactionManager;
 
 /// A pool of a database's connections; the application's own can be handed in.
 pub type DatabasePool<D> = deadpool::managed::Pool<<D as Database>::Manager>;
@@ -42,6 +44,25 @@ pub trait Database: Sized + Clone + Send + Sync + 'static {
         tables: &Tables,
         envelopes: &[Envelope],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Commits the transaction that is open on a connection.
+    ///
+    /// # Errors
+    /// When the database refuses; also when it would only roll back, since a statement has failed whose error nobody passed on.
+    fn commit(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = diesel::QueryResult<()>> + Send {
+        async {
+            // More than once where the application has left savepoints open: they are part of what it did.
+            while Manager::<Self>::transaction_manager_status_mut(connection)
+                .transaction_depth()?
+                .is_some()
+            {
+                Manager::<Self>::commit_transaction(connection).await?;
+            }
+            Ok(())
+        }
+    }
 
     /// The nature of a diesel error on this database: the one place that knows.
     fn classify(error: &diesel::result::Error) -> StoreErrorKind;

@@ -30,13 +30,13 @@ impl<D: Database> Session<D> {
         }
     }
 
-    /// Commits. When it returns an error the outcome is unknown if the error is `Unavailable` (the connection may have broken after
+    /// Commits, or fails if a statement of the transaction has failed. When it returns an error the outcome is unknown if the error is `Unavailable` (the connection may have broken after
     /// the commit), and the transaction is rolled back otherwise.
     ///
     /// # Cancel safety
     /// Safe for the pool (the connection is discarded); the outcome is then unknown.
     pub async fn commit(mut self) -> Result<(), StoreError> {
-        match Manager::<D>::commit_transaction(&mut *self).await {
+        match D::commit(&mut *self).await {
             Ok(()) => {
                 self.give_back();
                 Ok(())

@@ -228,6 +228,46 @@ async fn a_server_that_takes_no_writes_is_unavailable_until_it_does() {
     store.begin().await.unwrap().commit().await.unwrap();
 }
 
+/// To COMMIT after a statement has failed, PostgreSQL says yes, and rolls back.
+#[tokio::test]
+async fn a_transaction_with_an_error_that_nobody_passed_on_does_not_commit() {
+    let (_guard, store) = migrated().await;
+    let mut session = store.begin().await.unwrap();
+    let envelopes = [keyed("k", "")];
+    Postgres::insert_outbox(&mut session, store.tables(), &envelopes)
+        .await
+        .unwrap();
+    session
+        .batch_execute("SELECT 1 / 0")
+        .await
+        .expect_err("a division by zero");
+    let error = session.commit().await.expect_err("nothing is committed");
+    assert_eq!(error.kind(), StoreErrorKind::Rejected);
+    let mut session = store.begin().await.unwrap();
+    assert_eq!(store.backlog(&mut session).await.unwrap().rows, 0);
+    session.commit().await.unwrap();
+}
+
+/// A savepoint that was never released is part of what is committed.
+#[tokio::test]
+async fn a_savepoint_left_open_is_committed() {
+    use diesel_async::{AsyncConnection, TransactionManager};
+
+    let (guard, store) = migrated().await;
+    let mut session = store.begin().await.unwrap();
+    let connection: &mut AsyncPgConnection = &mut session;
+    <AsyncPgConnection as AsyncConnection>::TransactionManager::begin_transaction(connection)
+        .await
+        .unwrap();
+    let envelopes = [keyed("k", "")];
+    Postgres::insert_outbox(connection, store.tables(), &envelopes)
+        .await
+        .unwrap();
+    session.commit().await.unwrap();
+    let rows = format!("SELECT count(*) FROM {}.outbox", store.tables().name());
+    assert_eq!(number(&mut guard.connection().await, &rows).await, 1);
+}
+
 #[tokio::test]
 async fn deadlocks_and_waits_that_end_are_contention() {
     let (guard, store) = migrated().await;

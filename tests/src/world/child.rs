@@ -111,7 +111,6 @@ fn run_when_asked() {
     match std::env::var(ROLE).as_deref() {
         Ok("sqlite") => run::<Sqlite>(),
         Ok("postgres") => run::<Postgres>(),
-        Ok("postgres") => run::<posta::Postgres>(),
         Ok(other) => panic!("no such child: {other:?}"),
         Err(_) => {}
     }

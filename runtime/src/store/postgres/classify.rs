@@ -20,6 +20,8 @@ const MESSAGES: &[(&str, StoreErrorKind)] = {
         ("could not obtain lock on", Contention),
         // 0A000: a migration changed a table under a prepared statement; the connection is replaced and the same will do.
         ("cached plan must not change result type", Contention),
+        // 57014 by somebody's hand
+        ("canceling statement due to user request", Contention),
         // 57P01, 57P02, 57P05, 25P03, 25P04, 57014
         ("terminating connection", Unavailable),
         ("terminating idle", Unavailable),
@@ -57,8 +59,7 @@ const MESSAGES: &[(&str, StoreErrorKind)] = {
 };
 
 /// What the check at the beginning of each transaction makes a read-only server say.
-pub(super) const READ_ONLY: &str =
-    "invalid input syntax for type boolean: \"this server is read-only\"";
+pub(super) const READ_ONLY: &str = "this server is read-only";
 
 /// The nature of a diesel error, of whatever statement.
 pub(super) fn classify(error: &Error) -> StoreErrorKind {
