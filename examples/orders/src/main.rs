@@ -109,12 +109,7 @@ struct Party {
 
 #[actix::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+    log();
     match Arguments::parse().command {
         Command::Shop { database, party } => run(Role::Shop, database, party, 0).await?,
         Command::Inventory {
@@ -152,6 +147,17 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for OpenTelemetry and make a long line of each.
+fn log() {
+    let filter = EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info,posta::telemetry=off"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 async fn run(role: Role, database: String, party: Party, stock: i64) -> anyhow::Result<()> {

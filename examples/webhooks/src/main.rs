@@ -79,12 +79,7 @@ enum Instead {
 
 #[actix_web::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+    log();
     let arguments = Arguments::parse();
     let mut options = Options::new(secrets()?);
     match arguments.instead {
@@ -152,6 +147,18 @@ impl Place {
             ..options
         }
     }
+}
+
+/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for OpenTelemetry and make a long line of each.
+fn log() {
+    let filter = EnvFilter::try_from_default_env();
+    let filter =
+        filter.unwrap_or_else(|_| EnvFilter::new("info,posta::telemetry=off,actix_server=warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// From the environment, since an argument can be read by everybody on the machine.

@@ -23,7 +23,7 @@ async fn a_killed_service_loses_and_doubles_nothing_on_sqlite_alone() {
 
 #[actix_rt::test]
 async fn a_killed_service_loses_and_doubles_nothing_on_sqlite_and_rabbitmq() {
-    let (file, vhost) = (SqliteFile::absent(), Vhost::shared().await);
+    let (file, vhost) = (SqliteFile::absent(), Vhost::fresh().await);
     let options = options(&file.url(), &vhost.url());
     survives_a_kill(&options, file.directory()).await;
 }
@@ -38,7 +38,7 @@ async fn a_killed_service_loses_and_doubles_nothing_on_postgresql_alone() {
 #[actix_rt::test]
 async fn a_killed_service_loses_and_doubles_nothing_on_postgresql_and_rabbitmq() {
     let (file, (_, _, database)) = (SqliteFile::absent(), postgres::fresh().await);
-    let vhost = Vhost::shared().await;
+    let vhost = Vhost::fresh().await;
     let options = options(&database.url(), &vhost.url());
     survives_a_kill(&options, file.directory()).await;
 }
