@@ -40,7 +40,10 @@ CREATE TABLE {posta}outbox (
     CONSTRAINT outbox_hold_is_failure CHECK ((attempts > 0) = (held_until IS NOT NULL))
 );
 
-CREATE INDEX {posta}outbox_lane ON {posta}outbox (slot, position);
+-- A lane's front. Rows on hold are not in it: however many there are, they are not in the way of the others.
+CREATE INDEX {posta}outbox_lane ON {posta}outbox (slot, position) WHERE held_until IS NULL;
+-- Rows on hold, by the time at which they may be tried again, and by the key that waits for them.
+CREATE INDEX {posta}outbox_due ON {posta}outbox (slot, held_until) WHERE held_until IS NOT NULL;
 CREATE INDEX {posta}outbox_held ON {posta}outbox (slot, ordering_key, position) WHERE held_until IS NOT NULL;
 
 -- What was dispatched, kept apart from what waits so that it never slows it.
@@ -94,6 +97,8 @@ CREATE TABLE {posta}retry (
 
 CREATE INDEX {posta}retry_key ON {posta}retry (consumer, ordering_key, position) WHERE ordering_key IS NOT NULL;
 CREATE INDEX {posta}retry_due ON {posta}retry (consumer, slot, due_at) WHERE due_at IS NOT NULL;
+-- Successors, to walk from key to key past any number of them.
+CREATE INDEX {posta}retry_waiting ON {posta}retry (consumer, slot, ordering_key, position) WHERE due_at IS NULL;
 
 -- Messages that are set aside. Every part as it was found, valid or not.
 CREATE TABLE {posta}dead_letter (

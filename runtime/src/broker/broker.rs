@@ -12,7 +12,7 @@ pub struct Broker {
 pub(crate) enum BrokerKind {
     Database,
     #[cfg(feature = "rabbitmq")]
-    RabbitMq(super::rabbitmq::RabbitMqOptions),
+    RabbitMq(Box<super::rabbitmq::RabbitMqOptions>),
 }
 
 impl Broker {
@@ -29,7 +29,7 @@ impl Broker {
     #[must_use]
     pub fn rabbitmq(options: super::rabbitmq::RabbitMqOptions) -> Self {
         Self {
-            kind: BrokerKind::RabbitMq(options),
+            kind: BrokerKind::RabbitMq(Box::new(options)),
         }
     }
 

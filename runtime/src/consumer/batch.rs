@@ -8,6 +8,7 @@ use crate::broker::{BrokerError, Delivery, DeliveryTag, Subscription};
 use crate::dead_letter::{NewDeadLetter, Origin};
 use crate::message::{Envelope, MessageId, OrderingKey, RawMessage};
 use crate::outbox::{Context, EnqueueError};
+use crate::retry::Backoff;
 use crate::store::{
     Admission, Database, DeadLetterStore, Fence, InboxStore, NewHold, RetryStore, Session, Store,
     StoreError, StoreErrorKind, Tx,
@@ -15,8 +16,13 @@ use crate::store::{
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::{self, Process, Processed};
 
-/// How often a batch is tried again that another transaction was in the way of, before it counts as the handler's failure.
-const CONTENTION_TRIES_MAX: u32 = 10;
+/// How often a handler is called again that the database disturbed, before that counts as its failure: the database that it complains of
+/// may be another than ours, or the deadlock its own.
+pub(super) const DISTURBANCES_MAX: u32 = 10;
+
+/// Between calls of a handler that the database disturbed.
+pub(super) const CONTENTION_BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
 
 /// What became of deliveries that were handled in one transaction.
 pub(super) enum Handled {
@@ -93,7 +99,7 @@ impl<D: Database> Partition<D> {
         })
     }
 
-    /// Handles deliveries in one transaction, again as long as another transaction is in the way: that is nobody's attempt.
+    /// Handles deliveries in one transaction; again, a bounded number of times, while the database gets in the way: that is nobody's attempt.
     async fn handle_patiently(
         &self,
         fence: &Fence,
@@ -102,19 +108,24 @@ impl<D: Database> Partition<D> {
     ) -> Result<Handled, Interruption> {
         let mut tries = 0;
         loop {
-            match self.handle_together(fence, subscription, deliveries).await {
-                Err(Interruption::Database(error))
-                    if error.kind() == StoreErrorKind::Contention
-                        && tries < CONTENTION_TRIES_MAX =>
-                {
-                    tries += 1;
-                    tokio::time::sleep(super::partition::CONTENTION_BACKOFF.delay(tries)).await;
-                }
-                Err(Interruption::Database(error)) if !waits(error.kind()) => {
-                    return Ok(Handled::Failed(HandleError::Failed(Failure::new(error))));
-                }
-                handled => return handled,
+            let outcome = self.handle_together(fence, subscription, deliveries).await;
+            let disturbed = match &outcome {
+                Ok(Handled::Failed(error)) => is_disturbance::<D>(error),
+                Err(Interruption::Database(error)) => error.kind() == StoreErrorKind::Contention,
+                _ => false,
+            };
+            if disturbed && tries < DISTURBANCES_MAX {
+                tries += 1;
+                tokio::time::sleep(CONTENTION_BACKOFF.delay(tries)).await;
+                continue;
             }
+            return match outcome {
+                // What the handlers wrote was refused at the end, by a deferred constraint for example: that is theirs.
+                Err(Interruption::Database(error)) if !is_outage(error.kind()) => {
+                    Ok(Handled::Failed(HandleError::Failed(Failure::new(error))))
+                }
+                outcome => outcome,
+            };
         }
     }
 
@@ -139,10 +150,7 @@ impl<D: Database> Partition<D> {
             let handled = self.handle_one(&mut tx, delivery, &mut fresh, &mut held, &mut aside);
             if let Err(error) = handled.await {
                 session.rollback().await;
-                return match interruption::<D>(&error) {
-                    Some(interruption) => Err(interruption),
-                    None => Ok(Handled::Failed(error)),
-                };
+                return Ok(Handled::Failed(error));
             }
         }
         crash_point!("consume.handled");
@@ -392,17 +400,17 @@ pub(super) fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Durati
 }
 
 /// Whether the database is the problem, not what it was asked: wait for it.
-fn waits(kind: StoreErrorKind) -> bool {
+pub(super) fn is_outage(kind: StoreErrorKind) -> bool {
     matches!(
         kind,
         StoreErrorKind::Unavailable | StoreErrorKind::Contention | StoreErrorKind::Schema
     )
 }
 
-/// Whether a handler's failure is in truth the database's: found anywhere in the chain of errors.
-pub(super) fn interruption<D: Database>(error: &HandleError) -> Option<Interruption> {
+/// Whether a handler's failure is in truth the database's, which may go away by itself: found anywhere in the chain of errors.
+pub(super) fn is_disturbance<D: Database>(error: &HandleError) -> bool {
     let HandleError::Failed(failure) = error else {
-        return None;
+        return false;
     };
     let mut next: Option<&(dyn Error + 'static)> = Some(failure.source());
     while let Some(error) = next {
@@ -413,16 +421,13 @@ pub(super) fn interruption<D: Database>(error: &HandleError) -> Option<Interrupt
         } else {
             error.downcast_ref::<StoreError>().map(StoreError::kind)
         };
-        if let Some(kind) = kind.filter(|kind| {
-            matches!(
-                kind,
-                StoreErrorKind::Unavailable | StoreErrorKind::Contention
-            )
-        }) {
-            let error = StoreError::new("run a handler", kind, error_chain(failure.source()));
-            return Some(Interruption::Database(error));
+        if matches!(
+            kind,
+            Some(StoreErrorKind::Unavailable | StoreErrorKind::Contention)
+        ) {
+            return true;
         }
         next = error.source();
     }
-    None
+    false
 }

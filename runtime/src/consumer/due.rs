@@ -1,10 +1,15 @@
 use std::time::Duration;
 
 use super::HandleError;
-use super::batch::{Called, Interruption, interruption, no_handler};
+use super::batch::{
+    CONTENTION_BACKOFF, Called, DISTURBANCES_MAX, Interruption, is_disturbance, is_outage,
+    no_handler,
+};
 use super::partition::Partition;
 use crate::outbox::Context;
-use crate::store::{Database, DeadLetterStore, Fence, HeldRow, RetryStore, Store, Tx};
+use crate::store::{
+    Database, DeadLetterStore, Fence, HeldRow, RetryStore, Store, StoreError, StoreErrorKind, Tx,
+};
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::Processed;
 
@@ -27,6 +32,19 @@ enum Tried {
     Postponed,
     /// Gone, or no longer ours.
     Lost,
+}
+
+/// Why a message of the retry table did not get through.
+enum TryError {
+    Store(StoreError),
+    Handler(HandleError),
+    NoHandler,
+}
+
+impl From<StoreError> for TryError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl<D: Database> Partition<D> {
@@ -63,9 +81,47 @@ impl<D: Database> Partition<D> {
         }
     }
 
+    /// Tries one message; again, a bounded number of times, while the database gets in the way: that is nobody's attempt.
     async fn try_again(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
-        let consumer = &self.queue.consumer;
+        let attempt = row.attempts.saturating_add(1);
+        let mut tries = 0;
+        loop {
+            let error = match self.try_once(fence, row, attempt).await {
+                Ok(tried) => return Ok(tried),
+                Err(error) => error,
+            };
+            let disturbed = match &error {
+                TryError::Handler(error) => is_disturbance::<D>(error),
+                TryError::Store(error) => error.kind() == StoreErrorKind::Contention,
+                TryError::NoHandler => false,
+            };
+            if disturbed && tries < DISTURBANCES_MAX {
+                tries += 1;
+                tokio::time::sleep(CONTENTION_BACKOFF.delay(tries)).await;
+                continue;
+            }
+            let text = match error {
+                TryError::Store(error) if is_outage(error.kind()) => {
+                    return Err(Interruption::Database(error));
+                }
+                // What the handler wrote was refused at the end, by a deferred constraint for example: that is its failure.
+                TryError::Store(error) => error_chain(&error),
+                TryError::Handler(error) => error_chain(&error),
+                TryError::NoHandler => no_handler(&row.envelope),
+            };
+            return self.postpone(fence, row, attempt, &text).await;
+        }
+    }
+
+    /// Tries one message, in one transaction that takes it out of the table; an error has rolled it back.
+    async fn try_once(
+        &self,
+        fence: &Fence,
+        row: &HeldRow,
+        attempt: u32,
+    ) -> Result<Tried, TryError> {
         let mut session = self.store.begin().await?;
+        let consumer = &self.queue.consumer;
         if !self
             .store
             .release(&mut session, consumer, fence, row.position)
@@ -74,9 +130,8 @@ impl<D: Database> Partition<D> {
             session.rollback().await;
             return Ok(Tried::Lost);
         }
-        let attempt = row.attempts.saturating_add(1);
         let mut tx = Tx::new(&mut *session, &self.outbox, Context::default());
-        let error = match self.call_handler(&mut tx, &row.envelope, attempt).await {
+        let (reason, text) = match self.call_handler(&mut tx, &row.envelope, attempt).await {
             Ok(Called::Handled(process)) => {
                 let mut processed = Processed::default();
                 processed.push(process);
@@ -90,34 +145,24 @@ impl<D: Database> Partition<D> {
                 self.counters.add_handled(1, 0, 0, 0);
                 return Ok(Tried::Through);
             }
-            Ok(Called::NoHandler) if row.held_for < self.unknown_type_grace => {
-                no_handler(&row.envelope)
+            Ok(Called::NoHandler) if row.held_for >= self.unknown_type_grace => {
+                ("unknown_type", no_handler(&row.envelope))
             }
+            Err(HandleError::Decode(error)) => ("undecodable", error_chain(&error)),
             Ok(Called::NoHandler) => {
-                let text = no_handler(&row.envelope);
-                let letter =
-                    self.letter(row.envelope.clone().into(), "unknown_type", text, attempt);
-                self.store.bury(&mut session, &[letter]).await?;
-                session.commit().await?;
-                return Ok(Tried::Through);
-            }
-            Err(HandleError::Decode(error)) => {
-                let text = error_chain(&error);
-                let letter = self.letter(row.envelope.clone().into(), "undecodable", text, attempt);
-                self.store.bury(&mut session, &[letter]).await?;
-                session.commit().await?;
-                return Ok(Tried::Through);
+                session.rollback().await;
+                return Err(TryError::NoHandler);
             }
             Err(error) => {
-                if let Some(interruption) = interruption::<D>(&error) {
-                    session.rollback().await;
-                    return Err(interruption);
-                }
-                error_chain(&error)
+                session.rollback().await;
+                return Err(TryError::Handler(error));
             }
         };
-        session.rollback().await;
-        self.postpone(fence, row, attempt, &error).await
+        let letter = self.letter(row.envelope.clone().into(), reason, text, attempt);
+        self.store.bury(&mut session, &[letter]).await?;
+        session.commit().await?;
+        self.counters.add_handled(0, 0, 0, 1);
+        Ok(Tried::Through)
     }
 
     async fn postpone(

@@ -19,10 +19,6 @@ use crate::telemetry::Client;
 /// Between tries of a broker or database that is not there.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
-/// Between tries of a transaction that another one was in the way of.
-pub(super) const CONTENTION_BACKOFF: Backoff =
-    Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
-
 /// The retry table is looked at this often even if nothing is known to be in it: another process may have left something.
 const RETRY_LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -35,6 +31,7 @@ const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// it in one transaction (one by one after a failure) → acknowledge; and in between, what is due in the retry table. An outage
 /// of database or broker is nobody's attempt: deliveries are kept and tried again, without giving them back to the broker, which
 /// would count that as a redelivery.
+#[derive(Clone)]
 pub(crate) struct Partition<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,

@@ -12,6 +12,7 @@ const MARGIN_PART: u32 = 10;
 const TICKS_PER_TTL: u32 = 3;
 
 /// Keeps one resource's leases: the body of a lease keeper actor.
+#[derive(Clone)]
 pub(crate) struct Keeper<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) board: Board,

@@ -19,6 +19,7 @@ mod relay;
 pub mod settings;
 mod spawn;
 mod status;
+mod tree;
 
 pub use builder::Builder;
 pub use counters::{Counters, Counts};

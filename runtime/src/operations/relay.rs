@@ -9,6 +9,7 @@ use crate::supervision::{ChildError, Life, Wake};
 const NOTIFY_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
 /// Carries wakes between the processes of one database: the body of the relay actor. Nothing depends on it but latency.
+#[derive(Clone)]
 pub(crate) struct Relay<S> {
     pub(crate) store: S,
     /// Called when this process has enqueued or filled queues.

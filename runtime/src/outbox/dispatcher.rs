@@ -26,6 +26,7 @@ const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duratio
 ///
 /// One round, each step one function: take lanes → claim rows → set aside what can never be dispatched → publish in waves →
 /// settle. No transaction is open while publishing. An outage of broker or database backs off the dispatcher and is no row's attempt.
+#[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
@@ -112,10 +113,9 @@ impl<D: Database> Dispatcher<D> {
             let Some(slot) = Slot::new(number).filter(|_| number % self.of == self.index) else {
                 continue;
             };
-            if !lanes.contains_key(&slot) {
-                if let Some(lease) = self.board.use_lease(number) {
-                    lanes.insert(slot, lease);
-                }
+            // One that is in use already, by this dispatcher, is not given out twice.
+            if let Some(lease) = self.board.use_lease(number) {
+                lanes.insert(slot, lease);
             }
         }
     }

@@ -18,7 +18,7 @@ pub type PooledConnection<D> = deadpool::managed::Object<<D as Database>::Manage
 /// A database that Posta runs on: the one type that a service names (`type Db = posta::Postgres;`).
 ///
 /// Implemented by `Postgres` and `Sqlite`; sealed in effect, since it names a [`Store`] with everything that Posta needs.
-pub trait Database: Sized + Send + Sync + 'static {
+pub trait Database: Sized + Clone + Send + Sync + 'static {
     /// The diesel connection that handlers and [`super::Tx`] work on.
     type Connection: AsyncConnection + Send + 'static;
     /// Makes and recycles the pool's connections: diesel-async's own manager.

@@ -6,7 +6,11 @@ const TEXT_BYTES_MAX: usize = 8 * 1024;
 /// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB between two characters.
 pub(crate) fn storable(text: &str) -> String {
     let mut text = text.replace('\0', "\u{fffd}");
-    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
     text
 }
 

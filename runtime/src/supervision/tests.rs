@@ -23,7 +23,12 @@ impl Tree {
     fn new() -> Self {
         let (registry, phase) = (Registry::default(), watch::Sender::new(Phase::Run));
         let supervisor = Supervisor::new(registry.clone(), phase.subscribe()).start();
-        Self { registry, phase, supervisor, arbiter: Arbiter::new() }
+        Self {
+            registry,
+            phase,
+            supervisor,
+            arbiter: Arbiter::new(),
+        }
     }
 
     async fn start<F, B>(&self, name: &str, body: B)
@@ -32,15 +37,28 @@ impl Tree {
         B: Fn(Life) -> F + Send + Sync + 'static,
     {
         let body: Body = Arc::new(move |life| body(life).boxed_local());
-        let spec = ChildSpec { name: name.to_owned(), arbiter: self.arbiter.handle(), body };
-        self.supervisor.send(Start(spec)).await.expect("a supervisor");
+        let spec = ChildSpec {
+            name: name.to_owned(),
+            arbiter: self.arbiter.handle(),
+            body,
+        };
+        self.supervisor
+            .send(Start(spec))
+            .await
+            .expect("a supervisor");
     }
 
     async fn drain(&self) {
         self.phase.send_replace(Phase::Drain);
         let (drained, wait) = oneshot::channel();
-        self.supervisor.send(Drained(drained)).await.expect("a supervisor");
-        tokio::time::timeout(Duration::from_secs(30), wait).await.expect("a drain").expect("a word");
+        self.supervisor
+            .send(Drained(drained))
+            .await
+            .expect("a supervisor");
+        tokio::time::timeout(Duration::from_secs(30), wait)
+            .await
+            .expect("a drain")
+            .expect("a word");
     }
 }
 
@@ -48,8 +66,10 @@ impl Tree {
 fn fails_at_first(
     failures: u32,
     what: fn(u32) -> Result<(), ChildError>,
-) -> (impl Fn(Life) -> futures_util::future::LocalBoxFuture<'static, Result<(), ChildError>>, watch::Receiver<bool>)
-{
+) -> (
+    impl Fn(Life) -> futures_util::future::LocalBoxFuture<'static, Result<(), ChildError>>,
+    watch::Receiver<bool>,
+) {
     let starts = Arc::new(AtomicU32::new(0));
     let (past, is_past) = watch::channel(false);
     let past = Arc::new(past);
@@ -72,7 +92,10 @@ fn fails_at_first(
 
 async fn soon(mut signal: watch::Receiver<bool>) {
     let wait = signal.wait_for(|signal| *signal);
-    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("in time").expect("a signal");
+    tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .expect("in time")
+        .expect("a signal");
 }
 
 #[actix_rt::test]
@@ -86,7 +109,10 @@ async fn a_panic_is_counted_and_the_child_is_started_again() {
     let (error, _) = status.last_error.expect("the last error");
     assert_eq!(error, "panicked: told to panic");
     tree.drain().await;
-    assert_eq!(tree.registry.child("victim").unwrap().state, ChildState::Drained);
+    assert_eq!(
+        tree.registry.child("victim").unwrap().state,
+        ChildState::Drained
+    );
 }
 
 #[actix_rt::test]
@@ -96,7 +122,10 @@ async fn a_panic_before_the_first_await_is_caught_too() {
     let (past, is_past) = watch::channel(false);
     let past = Arc::new(past);
     tree.start("victim", move |life: Life| {
-        assert!(starts.fetch_add(1, Ordering::SeqCst) > 0, "told to panic at once");
+        assert!(
+            starts.fetch_add(1, Ordering::SeqCst) > 0,
+            "told to panic at once"
+        );
         let past = past.clone();
         async move {
             past.send_replace(true);
@@ -125,7 +154,13 @@ async fn an_error_and_an_early_end_are_failures_and_do_not_touch_the_siblings() 
     assert_eq!(tree.registry.child("failing").unwrap().restarts, 1);
     let ended = tree.registry.child("ending").unwrap();
     assert_eq!(ended.restarts, 1);
-    assert!(ended.last_error.unwrap().0.contains("before it was told to"));
+    assert!(
+        ended
+            .last_error
+            .unwrap()
+            .0
+            .contains("before it was told to")
+    );
     tree.drain().await;
 }
 
@@ -134,7 +169,11 @@ async fn a_child_that_waits_for_its_restart_does_not_hold_up_a_drain() {
     let tree = Tree::new();
     let (body, _) = fails_at_first(u32::MAX, |_| Err("for ever".into()));
     tree.start("victim", body).await;
-    while tree.registry.child("victim").is_none_or(|status| status.restarts < 3) {
+    while tree
+        .registry
+        .child("victim")
+        .is_none_or(|status| status.restarts < 3)
+    {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tree.drain().await;

@@ -1,10 +1,17 @@
 //! G5: a key that fails delays no other; an outage uses up nobody's attempts.
 
 use crate::world::effects::{Verdict, count, effects_of, judge};
-use crate::world::service::{Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected};
+use posta::{Consumer, Failure, Tx};
+
+use crate::world::service::{
+    Calls, EFFECTS, Fate, Numbered, builder, effects_consumer, enqueue, expected,
+};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
-on_every_combination!(a_key_that_always_fails_delays_no_other_key,);
+on_every_combination!(
+    a_key_that_always_fails_delays_no_other_key,
+    effects_that_the_database_refuses_at_the_commit_hold_their_own_key_only,
+);
 
 async fn a_key_that_always_fails_delays_no_other_key<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
@@ -39,4 +46,61 @@ async fn a_key_that_always_fails_delays_no_other_key<D: TestDatabase>(broker: Br
     let mut others = expected(10, 40);
     others.remove("k3");
     assert_eq!(judge(&effects, &others), Verdict::default());
+}
+
+/// The handler itself succeeds; a deferred constraint stops the commit, of a batch and then of a retry.
+async fn effects_that_the_database_refuses_at_the_commit_hold_their_own_key_only<
+    D: TestDatabase,
+>(
+    broker: BrokerKind,
+) {
+    let world = World::<D>::fresh(broker).await;
+    let store = world.store();
+    let run = async |sql: &str| {
+        let mut session = posta::store::Store::begin(&store)
+            .await
+            .expect("a transaction");
+        D::run(&mut session, sql)
+            .await
+            .expect("the test's own statements");
+        session.commit().await.expect("a commit");
+    };
+    run(
+        "CREATE TABLE parent (id bigint PRIMARY KEY); INSERT INTO parent VALUES (0); \
+         CREATE TABLE child (parent bigint REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+    )
+    .await;
+    let posta = builder(&world)
+        .consumer(Consumer::named("children").handle_with::<Numbered, _>(on_child::<D>))
+        .start()
+        .await
+        .expect("a running service");
+    // Key k1 wants a parent that is not there.
+    enqueue(&posta, 2, 0..3, |_, _| Fate::Succeed).await;
+    let children = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM child";
+    until(
+        "the other key is through and this one is on hold",
+        async || {
+            let status = posta.status().await.unwrap();
+            count::<D>(&store, children).await == 3 && status.consumers[0].held == 3
+        },
+    )
+    .await;
+    let tried = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {posta}retry WHERE attempts > 1";
+    until("the head was tried again", async || {
+        count::<D>(&store, tried).await == 1
+    })
+    .await;
+    run("INSERT INTO parent VALUES (1)").await;
+    until("all are through", async || {
+        count::<D>(&store, children).await == 6
+    })
+    .await;
+    posta.stop().await.expect("a drain");
+}
+
+async fn on_child<D: TestDatabase>(message: Numbered, tx: &mut Tx<'_, D>) -> Result<(), Failure> {
+    let parent = i64::from(message.key == "k1");
+    D::run(tx, &format!("INSERT INTO child VALUES ({parent})")).await?;
+    Ok(())
 }

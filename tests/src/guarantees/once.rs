@@ -81,7 +81,7 @@ async fn copies_in_sequence_change_nothing_and_enqueue_nothing<D: TestDatabase>(
         .await;
     }
     until("the copies were refused", async || {
-        posta.status().await.unwrap().counts.duplicates == 2
+        posta.status().await.unwrap().counts.duplicates >= 2
     })
     .await;
     until_quiet::<D>(&store, ECHOES, 1).await;

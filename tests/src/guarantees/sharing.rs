@@ -58,7 +58,7 @@ async fn processes_share_fairly_and_a_killed_ones_work_moves_within_a_lease_peri
     until_shares::<D>(&store, &Resource::Lanes, &[21, 21, 22]).await;
     until_shares::<D>(&store, &partitions, &[1, 1, 2]).await;
     second.kill();
-    // The lease period of the test's services is 2 s, and a tick is a third of it.
+    // The lease period of the test's services is 4 s, and a tick is a third of it.
     until_shares::<D>(&store, &Resource::Lanes, &[32, 32]).await;
     until_shares::<D>(&store, &partitions, &[2, 2]).await;
     third.stop().await;

@@ -1,7 +1,7 @@
 use posta::broker::rabbitmq::{RabbitMq, RabbitMqOptions};
 use posta::broker::{BrokerErrorKind, PublishOutcome};
 
-use super::messages::{row, row_of, rows, told, topology};
+use super::messages::{queue, row, row_of, rows, told, topology};
 use crate::harness::rabbitmq::Vhost;
 
 fn refused(outcome: &PublishOutcome, part: &str) {
@@ -93,4 +93,23 @@ async fn the_brokers_own_limit_is_learned_from_its_refusal() {
     assert_eq!(outcomes[0], PublishOutcome::Confirmed);
     refused(&outcomes[1], "more than the 50000 that the broker takes");
     assert_eq!(outcomes[2], PublishOutcome::Confirmed);
+}
+
+/// A wave of many large messages goes out in parts, each bounded in bytes, and comes to its end.
+#[tokio::test]
+async fn a_wave_of_large_messages_is_sent_in_parts() {
+    let vhost = Vhost::fresh().await;
+    let broker = RabbitMq::new(vhost.options());
+    broker.provide(&topology(1)).await.unwrap();
+    let mut publisher = broker.publish().await.unwrap();
+    let sizes = [9_000_000, 10, 3_000_000, 3_000_000, 3_000_000, 0, 9_000_000];
+    let wave: Vec<_> = sizes
+        .iter()
+        .enumerate()
+        .map(|(n, size)| row(format!("{n}"), vec![b'x'; *size]))
+        .collect();
+    let outcomes = publisher.publish_wave(&wave).await.unwrap();
+    assert_eq!(outcomes, vec![PublishOutcome::Confirmed; 7]);
+    let state = broker.queue_state(&queue()).await.unwrap();
+    assert_eq!((state.ready, state.consumers), (7, 0));
 }

@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use lapin::options::ExchangeDeclareOptions;
 use posta::broker::rabbitmq::{Provision, RabbitMq};
 use posta::broker::{BrokerErrorKind, PublishOutcome};
@@ -98,5 +99,25 @@ async fn a_wave_of_nothing_is_through_at_once() {
         outcomes
             .iter()
             .all(|outcome| matches!(outcome, PublishOutcome::Refused(_)))
+    );
+}
+
+/// After a cancelled wave nobody can tell whose confirms come: the publisher only fails.
+#[tokio::test]
+async fn a_publisher_whose_wave_was_cancelled_only_fails() {
+    let vhost = Vhost::fresh().await;
+    let broker = RabbitMq::new(vhost.options());
+    let mut publisher = broker.publish().await.unwrap();
+    let wave = rows(200);
+    let cancelled = publisher.publish_wave(&wave).now_or_never();
+    assert!(cancelled.is_none());
+    let error = publisher.publish_wave(&wave).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Closed);
+    let mut publisher = broker.publish().await.unwrap();
+    let outcomes = publisher.publish_wave(&wave).await.unwrap();
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| matches!(outcome, PublishOutcome::Returned(_)))
     );
 }

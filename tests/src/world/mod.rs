@@ -16,7 +16,7 @@ pub(crate) use self::database::TestDatabase;
 use crate::harness::rabbitmq::Vhost;
 
 /// The longest time that a test waits for something that is to come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Which broker a world has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ pub(crate) fn builder<D: TestDatabase>(world: &World<D>) -> Builder<D> {
 
 pub(crate) fn quick<D: TestDatabase>(builder: Builder<D>) -> Builder<D> {
     builder
-        .lease_ttl(Duration::from_secs(2))
+        .lease_ttl(Duration::from_secs(4))
         .retry_backoff(Backoff::new(
             Duration::from_millis(50),
             Duration::from_millis(400),

@@ -41,49 +41,54 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Makes a connection, within the configured time.
+    ///
+    /// # Cancel safety
+    /// Safe: it comes to its end on the reactor's thread, and is closed if nobody takes it.
     pub(super) async fn open(
         options: &RabbitMqOptions,
         reactor: &Reactor,
         use_: &'static str,
     ) -> Result<Self, BrokerError> {
+        let operation = format!("connect to {}", options.address());
+        let making = Self::make(options.clone(), reactor.clone(), use_, operation.clone());
+        match reactor.spawn(making).await {
+            Ok(made) => made,
+            Err(died) => {
+                Err(BrokerError::new(operation, BrokerErrorKind::Unavailable).with_source(died))
+            }
+        }
+    }
+
+    async fn make(
+        options: RabbitMqOptions,
+        reactor: Reactor,
+        use_: &'static str,
+        operation: String,
+    ) -> Result<Self, BrokerError> {
         let (socket, timeout) = (Socket::default(), options.connect_timeout);
-        let connecting = connect(options.clone(), reactor.clone(), use_, socket.clone());
-        // On the reactor's thread, so that it comes to its end also if the caller goes away.
-        let made = reactor.spawn(async move {
-            let made = tokio::time::timeout(timeout, connecting).await;
-            (made, socket)
-        });
-        let operation = || format!("connect to {}", options.address());
-        match made.await {
-            Ok((Ok(Ok(lapin)), socket)) => {
-                let health = watch_health(&lapin, reactor, options.address(), use_);
-                tracing::info!(address = %options.address(), r#use = use_, "connected to RabbitMQ");
-                Ok(Self {
+        let address = options.address();
+        let answer_timeout = options.answer_timeout;
+        let connecting = connect(options, reactor.clone(), use_, socket.clone());
+        let error = match tokio::time::timeout(timeout, connecting).await {
+            Ok(Ok(lapin)) => {
+                let health = watch_health(&lapin, &reactor, address.clone(), use_);
+                tracing::info!(%address, r#use = use_, "connected to RabbitMQ");
+                return Ok(Self {
                     lapin: Some(lapin),
                     socket,
                     health,
-                    reactor: reactor.clone(),
-                    answer_timeout: options.answer_timeout,
-                    name: format!("{} ({use_})", options.address()),
-                })
+                    reactor,
+                    answer_timeout,
+                    name: format!("{address} ({use_})"),
+                });
             }
-            Ok((Ok(Err(error)), socket)) => {
-                socket.shut_down();
-                Err(classify::broker_error(
-                    operation(),
-                    Purpose::Connect,
-                    &error,
-                ))
-            }
-            Ok((Err(_elapsed), socket)) => {
-                socket.shut_down();
-                Err(BrokerError::new(operation(), BrokerErrorKind::Timeout)
-                    .with_source(format!("no connection within {timeout:?}")))
-            }
-            Err(died) => {
-                Err(BrokerError::new(operation(), BrokerErrorKind::Unavailable).with_source(died))
-            }
-        }
+            Ok(Err(error)) => classify::broker_error(operation, Purpose::Connect, &error),
+            Err(_elapsed) => BrokerError::new(operation, BrokerErrorKind::Timeout)
+                .with_source(format!("no connection within {timeout:?}")),
+        };
+        // Lapin's thread may still wait on the socket, which it would do for ever.
+        socket.shut_down();
+        Err(error)
     }
 
     /// Whether it can still be used.

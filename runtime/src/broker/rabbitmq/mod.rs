@@ -36,13 +36,17 @@
 //! hold only a part of that and gave it back in turn, it would come *behind* the rest. So all subscriptions of a queue have the same
 //! prefetch, from their first delivery on; lower the setting only while the consumers stand still and their queues are empty.
 //!
+//! **Changing P.** The number of partitions is in the queues' bindings, and bindings are never taken away here. After a change, a slot may be bound
+//! to its old and its new queue: such a message arrives twice, the inbox refuses one, and its order is kept only once the old bindings are
+//! gone and the old queues empty.
+//!
 //! **Connections.** One for publishing and one for consuming, since an alarm blocks those that publish. Each is made when it is asked for, and
 //! again by whoever asks after it was lost; lapin's own recovery is off. Nobody here tries twice: the actors above do, with
 //! their backoff. A silent network is noticed after 2 to 2.5 heartbeats, by lapin, in both directions. A blocked connection fails
 //! the wave in flight and every later one until it is unblocked; what was on its way then may arrive in addition, and the inbox
 //! refuses the copies.
 //!
-//! **Threads.** All tasks of a driver's connections live on a thread of its own ([`reactor`]), so that neither the end of an arbiter nor a
+//! **Threads.** All tasks of a driver's connections live on a thread of its own, so that neither the end of an arbiter nor a
 //! handler that keeps its thread busy costs a heartbeat. Lapin adds one thread per connection for the bytes. A second handle on each
 //! socket lets the driver shut it down when lapin would wait for ever: while connecting, and while closing towards a network that is silent.
 //!
@@ -75,13 +79,15 @@ mod channel;
 mod classify;
 mod cloud_events;
 mod connection;
+mod driver;
 mod field;
 mod intake;
 mod mistakes;
+mod offer;
 mod options;
 mod properties;
 mod publisher;
-mod rabbitmq;
+mod queue_state;
 mod reactor;
 mod returns;
 mod slot;
@@ -90,10 +96,11 @@ mod tls;
 mod topology;
 mod url;
 
+pub use driver::RabbitMq;
+use driver::Shared;
 pub use options::{Provision, RabbitMqOptions};
 pub use publisher::RabbitMqPublisher;
-pub use rabbitmq::RabbitMq;
-use rabbitmq::Shared;
+pub use queue_state::QueueState;
 pub use subscription::RabbitMqSubscription;
 
 /// What the names of the dead-letter exchange and of the dead queues end with.

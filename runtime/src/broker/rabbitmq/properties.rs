@@ -16,19 +16,20 @@ const PERSISTENT: u8 = 2;
 /// Longest AMQP short string, in bytes.
 const SHORT_STRING_BYTES_MAX: usize = 255;
 
-/// Headers that RabbitMQ acts on or writes itself: a message that brought them along would not mean what they say.
-const RESERVED: [&str; 11] = [
-    VERSION,
-    KEY,
-    "CC",
-    "BCC",
+/// Headers that RabbitMQ acts on: further routing keys. A message that brought them along would go elsewhere, or cost the channel.
+const ROUTING: [&str; 2] = ["CC", "BCC"];
+
+/// Headers that RabbitMQ writes. What it wrote about one delivery is no part of the message.
+const WRITTEN_BY_BROKER: [&str; 9] = [
     "x-death",
     "x-delivery-count",
+    "x-acquired-count",
     "x-first-death-exchange",
     "x-first-death-queue",
     "x-first-death-reason",
-    "x-acquired-count",
-    "x-delay",
+    "x-last-death-exchange",
+    "x-last-death-queue",
+    "x-last-death-reason",
 ];
 
 /// An envelope as AMQP properties and headers, with their size on the wire.
@@ -54,9 +55,12 @@ pub(super) fn encode(envelope: &Envelope, app_id: Option<&str>) -> Result<Encode
         .with_content_type(short_string(&envelope.content_type)?)
         .with_delivery_mode(PERSISTENT);
     for (name, value) in envelope.headers.iter() {
-        if RESERVED.contains(&name) {
+        if [VERSION, KEY].contains(&name)
+            || ROUTING.contains(&name)
+            || WRITTEN_BY_BROKER.contains(&name)
+        {
             return Err(format!(
-                "the header {name:?} has a meaning of its own in RabbitMQ"
+                "the header {name:?} has a meaning of its own on RabbitMQ"
             ));
         }
         if name == CORRELATION_ID && value.len() <= SHORT_STRING_BYTES_MAX {
@@ -103,7 +107,7 @@ pub(super) fn decode(properties: &BasicProperties, payload: Vec<u8>) -> RawMessa
                 }
             },
             KEY => raw.key = Some(field::text(value)),
-            name if RESERVED.contains(&name) => {}
+            name if WRITTEN_BY_BROKER.contains(&name) => {}
             name => {
                 raw.headers.insert(field::name(name), field::text(value));
             }
@@ -161,4 +165,61 @@ fn wire_bytes(properties: &BasicProperties) -> usize {
         + short(properties.app_id())
         + properties.timestamp().map_or(0, |_| 8)
         + properties.delivery_mode().map_or(0, |_| 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{MessageType, OrderingKey};
+
+    fn full() -> Envelope {
+        let mut envelope = Envelope::builder(MessageType::new("order.placed").unwrap(), "{}")
+            .version(7)
+            .key(Some(OrderingKey::new("order-1").unwrap()))
+            .content_type("application/json")
+            .enqueued_at(OffsetDateTime::from_unix_timestamp(1_700_000_000).ok())
+            .build()
+            .unwrap();
+        envelope.headers.set(CORRELATION_ID, "c").unwrap();
+        envelope.headers.set("traceparent", "00-1-2-01").unwrap();
+        envelope
+    }
+
+    #[test]
+    fn an_envelope_survives_the_way_through_properties() {
+        let mut envelope = full();
+        for correlation_id in ["c".to_owned(), "é".repeat(128)] {
+            envelope
+                .headers
+                .set(CORRELATION_ID, correlation_id)
+                .unwrap();
+            let encoded = encode(&envelope, None).unwrap();
+            let raw = decode(&encoded.properties, envelope.payload.to_vec());
+            assert_eq!(raw.parse().unwrap(), envelope);
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_is_refused_and_stays_visible() {
+        let mut headers = FieldTable::default();
+        headers.insert(VERSION.into(), long_string("two"));
+        let raw = decode(
+            &BasicProperties::default().with_headers(headers),
+            Vec::new(),
+        );
+        assert_eq!(raw.version, Some(-1));
+        assert_eq!(raw.headers[VERSION], "two");
+    }
+
+    #[test]
+    fn what_the_broker_wrote_about_a_delivery_is_no_part_of_the_message() {
+        let mut headers = FieldTable::default();
+        for name in WRITTEN_BY_BROKER {
+            headers.insert(name.into(), AMQPValue::LongLongInt(3));
+        }
+        let properties = BasicProperties::default().with_headers(headers);
+        assert!(decode(&properties, Vec::new()).headers.is_empty());
+        assert_eq!(delivery_count(&properties), 3);
+        assert_eq!(delivery_count(&BasicProperties::default()), 0);
+    }
 }

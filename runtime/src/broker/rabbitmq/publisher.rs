@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -5,23 +6,23 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::Confirmation;
+use lapin::options::ConfirmSelectOptions;
 use lapin::types::ShortString;
-use lapin::{BasicProperties, Confirmation};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::channel::Channel;
 use super::classify::{self, Purpose};
 use super::connection::Health;
+use super::offer::{Limits, Offer};
 use super::returns::Returns;
-use super::{Shared, properties, topology};
+use super::{Shared, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, PublishOutcome, Publisher};
-use crate::message::Envelope;
 use crate::store::{Database, OutboxRow};
 
-/// What a content header's frame holds beside properties and headers, in bytes: the frame's own eight, class, weight, body size.
-const CONTENT_HEADER_BYTES: usize = 8 + 2 + 2 + 8;
+/// Payload bytes of one wave that are in flight at a time: lapin keeps a copy of each until it is written. One message may have more.
+const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long after a channel's first error the others are waited for, to report the one that tells most.
 const POST_MORTEM: Duration = Duration::from_secs(1);
 
@@ -30,17 +31,17 @@ pub struct RabbitMqPublisher {
     shared: Arc<Shared>,
     channel: Channel,
     frame_bytes_max: usize,
+    /// A wave failed or was cancelled: what is still under way on the channel could not be told from the next wave.
+    spent: bool,
 }
 
-/// A message that passed all checks.
-struct Offer<'a> {
-    index: usize,
-    routing_key: ShortString,
-    payload: &'a [u8],
-    properties: BasicProperties,
+/// What the broker said of a wave: whether each message's confirm was positive, and what came back.
+struct Verdicts {
+    positive: Vec<Option<bool>>,
+    returns: Returns,
 }
 
-type InFlight<'a> = FuturesUnordered<BoxFuture<'a, lapin::Result<(usize, Confirmation)>>>;
+type InFlight<'a> = FuturesUnordered<BoxFuture<'a, (usize, lapin::Result<Confirmation>)>>;
 
 impl RabbitMqPublisher {
     pub(super) async fn open(shared: Arc<Shared>) -> Result<Self, BrokerError> {
@@ -61,17 +62,19 @@ impl RabbitMqPublisher {
             shared,
             channel,
             frame_bytes_max,
+            spent: false,
         })
     }
 
     /// Publishes a wave; see [`Publisher::publish`], whose contract it keeps.
     ///
     /// # Cancel safety
-    /// Not safe: after a cancelled call the publisher must be dropped.
+    /// Not safe: after a cancelled call the publisher only fails.
     ///
     /// # Errors
     /// `Blocked` at once when the broker blocks the connection, before or within the wave; `Timeout` when not every confirm arrives in
-    /// time; `Closed` with the broker's text when it closes the channel; `Unavailable` when the connection is lost.
+    /// time; `Closed` with the broker's text when it closes the channel; `Unavailable` when the connection is lost. The
+    /// publisher only fails from then on.
     pub async fn publish_wave(
         &mut self,
         wave: &[OutboxRow],
@@ -80,91 +83,92 @@ impl RabbitMqPublisher {
         let mut health = self.channel.connection().watch();
         refuse_unless_open(&mut health)?;
         self.channel.ensure_open("publish")?;
-
-        let mut outcomes = vec![PublishOutcome::Unknown; wave.len()];
-        let mut offers = Vec::with_capacity(wave.len());
-        for (index, row) in wave.iter().enumerate() {
-            let offer = match &row.message {
-                Ok(envelope) => self.offer(index, envelope),
-                Err(malformed) => Err(malformed.reason.clone()),
-            };
-            match offer {
-                Ok(offer) => offers.push(offer),
-                Err(reason) => outcomes[index] = PublishOutcome::Refused(reason),
-            }
+        if std::mem::replace(&mut self.spent, true) {
+            return Err(BrokerError::new("publish", BrokerErrorKind::Closed)
+                .with_source("an earlier wave of this publisher failed or was cancelled"));
         }
+        let (offers, mut outcomes) = self.offers(wave);
         let offered: Vec<usize> = offers.iter().map(|offer| offer.index).collect();
-        let in_flight: InFlight<'_> = offers
-            .into_iter()
-            .map(|offer| Box::pin(send(&self.channel, &self.shared.options.exchange, offer)) as _)
-            .collect();
-        let confirmed = self
-            .confirms(in_flight, wave.len(), &mut health, deadline)
+        let verdicts = self
+            .verdicts(offers, wave.len(), &mut health, deadline)
             .await?;
-        self.judge(wave, &offered, confirmed, &mut outcomes)?;
+        judge(wave, &offered, verdicts, &mut outcomes)?;
+        self.spent = false;
         Ok(outcomes)
     }
 
-    /// Checks all that would cost the channel, and with it the neighbours, if the broker had to refuse it.
-    fn offer<'a>(&self, index: usize, envelope: &'a Envelope) -> Result<Offer<'a>, String> {
-        let options = &self.shared.options;
-        let encoded = properties::encode(envelope, options.app_id.as_deref())?;
-        let header_bytes = encoded.bytes + CONTENT_HEADER_BYTES;
-        if header_bytes > self.frame_bytes_max {
-            return Err(format!(
-                "its properties and headers need a frame of {header_bytes} bytes, more than the {} of the connection",
-                self.frame_bytes_max
-            ));
-        }
-        let bytes = envelope.payload.len() + encoded.bytes;
-        let learned = self.shared.broker_message_bytes_max.load(Ordering::Relaxed);
-        if bytes > learned.min(options.message_bytes_max) {
-            let (limit, whose) = match learned < options.message_bytes_max {
-                true => (learned, "the broker takes"),
-                false => (options.message_bytes_max, "are configured"),
+    /// What can be offered to the broker, and the outcomes of what cannot.
+    fn offers<'a>(&self, wave: &'a [OutboxRow]) -> (VecDeque<Offer<'a>>, Vec<PublishOutcome>) {
+        let shared = &self.shared;
+        let limits = Limits {
+            frame_bytes_max: self.frame_bytes_max,
+            message_bytes_max: shared.options.message_bytes_max,
+            broker_message_bytes_max: shared.broker_message_bytes_max.load(Ordering::Relaxed),
+            app_id: shared.options.app_id.as_deref(),
+        };
+        let mut outcomes = vec![PublishOutcome::Unknown; wave.len()];
+        let mut offers = VecDeque::with_capacity(wave.len());
+        for (index, row) in wave.iter().enumerate() {
+            let offer = match &row.message {
+                Ok(envelope) => Offer::new(index, envelope, &limits),
+                Err(malformed) => Err(malformed.reason.clone()),
             };
-            return Err(format!(
-                "it has {bytes} bytes with its properties, more than the {limit} that {whose}"
-            ));
+            match offer {
+                Ok(offer) => offers.push_back(offer),
+                Err(reason) => outcomes[index] = PublishOutcome::Refused(reason),
+            }
         }
-        let routing_key = format!("{}.{}", envelope.message_type, envelope.slot());
-        Ok(Offer {
-            index,
-            routing_key: ShortString::try_new(routing_key).map_err(|error| error.to_string())?,
-            payload: &envelope.payload,
-            properties: encoded.properties,
-        })
+        (offers, outcomes)
     }
 
-    /// Waits for all confirms; an error if a single one does not come.
-    async fn confirms(
+    /// Sends all and waits for all confirms; an error if a single one does not come.
+    async fn verdicts(
         &self,
-        mut in_flight: InFlight<'_>,
+        mut waiting: VecDeque<Offer<'_>>,
         messages: usize,
         health: &mut watch::Receiver<Health>,
         deadline: Instant,
-    ) -> Result<(Vec<Option<bool>>, Returns), BrokerError> {
-        let (mut positive, mut returns) = (vec![None; messages], Returns::default());
+    ) -> Result<Verdicts, BrokerError> {
+        let exchange = ShortString::from(self.shared.options.exchange.as_str());
+        let mut bytes_at = vec![0; messages];
+        for offer in &waiting {
+            bytes_at[offer.index] = offer.bytes();
+        }
+        let mut verdicts = Verdicts {
+            positive: vec![None; messages],
+            returns: Returns::default(),
+        };
+        let (mut in_flight, mut bytes) = (InFlight::new(), 0);
         loop {
+            while let Some(next) = waiting.front()
+                && (in_flight.is_empty() || bytes + next.bytes() <= IN_FLIGHT_BYTES_MAX)
+                && let Some(offer) = waiting.pop_front()
+            {
+                bytes += offer.bytes();
+                in_flight.push(Box::pin(offer.send(self.channel.lapin(), exchange.clone())));
+            }
             tokio::select! {
                 biased;
                 confirm = in_flight.next() => match confirm {
-                    None => return Ok((positive, returns)),
-                    Some(Ok((index, confirmation))) => {
-                        positive[index] = Some(returns.note(confirmation));
+                    None => return Ok(verdicts),
+                    Some((place, Ok(confirmation))) => {
+                        bytes -= bytes_at[place];
+                        verdicts.positive[place] = Some(verdicts.returns.note(confirmation));
                     }
-                    Some(Err(first)) => return Err(self.post_mortem(first, in_flight).await),
+                    Some((_, Err(first))) => return Err(self.post_mortem(first, in_flight).await),
                 },
                 changed = health.changed() => {
                     refuse_unless_open(health)?;
                     if changed.is_err() {
-                        self.channel.ensure_open("publish")?;
+                        return Err(BrokerError::new("publish", BrokerErrorKind::Unavailable)
+                            .with_source("the connection has ended"));
                     }
                 }
                 () = tokio::time::sleep_until(deadline) => {
+                    let missing = in_flight.len() + waiting.len();
                     let waited = self.shared.options.publish_timeout;
                     return Err(BrokerError::new("publish", BrokerErrorKind::Timeout).with_source(
-                        format!("{} of {messages} confirms are missing after {waited:?}", in_flight.len()),
+                        format!("{missing} of {messages} confirms are missing after {waited:?}"),
                     ));
                 }
             }
@@ -172,24 +176,24 @@ impl RabbitMqPublisher {
     }
 
     /// The error that tells most among all that the end of a channel leaves behind, and what is to be learned from it.
-    async fn post_mortem(&self, first: lapin::Error, in_flight: InFlight<'_>) -> BrokerError {
-        let others = in_flight
-            .filter_map(async |confirm| confirm.err())
-            .collect::<Vec<_>>();
-        let others = timeout(POST_MORTEM, others).await.unwrap_or_default();
-        let tells_most = others.into_iter().fold(first, |best, next| {
-            match classify::weight(&next) > classify::weight(&best) {
-                true => next,
-                false => best,
+    async fn post_mortem(&self, first: lapin::Error, mut in_flight: InFlight<'_>) -> BrokerError {
+        let end = Instant::now() + POST_MORTEM;
+        let mut tells_most = first;
+        while let Ok(Some((_, confirm))) = timeout_at(end, in_flight.next()).await {
+            match confirm {
+                Err(error) if classify::weight(&error) > classify::weight(&tells_most) => {
+                    tells_most = error;
+                }
+                _ => {}
             }
-        });
+        }
         if let Some(limit) = classify::message_bytes_max(&tells_most) {
             self.shared
                 .broker_message_bytes_max
                 .fetch_min(limit, Ordering::Relaxed);
             tracing::warn!(
                 limit,
-                "RabbitMQ takes no larger messages than this many bytes"
+                "RabbitMQ takes no messages with more bytes than this"
             );
         }
         match self.channel.connection().health() {
@@ -199,61 +203,39 @@ impl RabbitMqPublisher {
             _ => classify::broker_error("publish", Purpose::Use, &tells_most),
         }
     }
-
-    /// Confirmed is what has a positive confirm and did not come back.
-    fn judge(
-        &self,
-        wave: &[OutboxRow],
-        offered: &[usize],
-        (positive, mut returns): (Vec<Option<bool>>, Returns),
-        outcomes: &mut [PublishOutcome],
-    ) -> Result<(), BrokerError> {
-        for &index in offered {
-            let Ok(envelope) = &wave[index].message else {
-                continue;
-            };
-            outcomes[index] = match (returns.take(&envelope.id.to_string()), positive[index]) {
-                (Some(reason), _) => PublishOutcome::Returned(reason),
-                (None, Some(true)) => PublishOutcome::Confirmed,
-                (None, Some(false)) => {
-                    PublishOutcome::Refused("the broker could not take it (basic.nack)".to_owned())
-                }
-                (None, None) => PublishOutcome::Unknown,
-            };
-        }
-        let strangers = returns.left();
-        if strangers.is_empty() {
-            return Ok(());
-        }
-        // Nobody published these over this channel; what else is wrong with it cannot be known.
-        Err(
-            BrokerError::new("publish", BrokerErrorKind::Closed).with_source(format!(
-                "messages came back that were not sent: {strangers:?}"
-            )),
-        )
-    }
 }
 
-async fn send<'a>(
-    channel: &'a Channel,
-    exchange: &'a str,
-    offer: Offer<'a>,
-) -> lapin::Result<(usize, Confirmation)> {
-    let options = BasicPublishOptions {
-        mandatory: true,
-        immediate: false,
-    };
-    let confirm = channel
-        .lapin()
-        .basic_publish(
-            exchange.into(),
-            offer.routing_key,
-            options,
-            offer.payload,
-            offer.properties,
-        )
-        .await?;
-    Ok((offer.index, confirm.await?))
+/// Confirmed is what has a positive confirm and did not come back.
+fn judge(
+    wave: &[OutboxRow],
+    offered: &[usize],
+    mut verdicts: Verdicts,
+    outcomes: &mut [PublishOutcome],
+) -> Result<(), BrokerError> {
+    for &index in offered {
+        let Ok(envelope) = &wave[index].message else {
+            continue;
+        };
+        let returned = verdicts.returns.take(&envelope.id.to_string());
+        outcomes[index] = match (returned, verdicts.positive[index]) {
+            (Some(reason), _) => PublishOutcome::Returned(reason),
+            (None, Some(true)) => PublishOutcome::Confirmed,
+            (None, Some(false)) => {
+                PublishOutcome::Refused("the broker could not take it (basic.nack)".to_owned())
+            }
+            (None, None) => PublishOutcome::Unknown,
+        };
+    }
+    let strangers = verdicts.returns.left();
+    if strangers.is_empty() {
+        return Ok(());
+    }
+    // Nobody published these over this channel; what else is wrong with it cannot be known.
+    Err(
+        BrokerError::new("publish", BrokerErrorKind::Closed).with_source(format!(
+            "messages came back that were not sent: {strangers:?}"
+        )),
+    )
 }
 
 fn refuse_unless_open(health: &mut watch::Receiver<Health>) -> Result<(), BrokerError> {

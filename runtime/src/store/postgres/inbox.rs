@@ -24,7 +24,7 @@ RETURNING message_id";
     fence_and_held = "
 SELECT EXISTS (
            SELECT FROM {posta}lease
-           WHERE resource = $1 AND number = $2 AND owner = $3 AND epoch = $4 AND expires_at > statement_timestamp()),
+           WHERE resource = $1 AND number = $2 AND owner = $3 AND epoch = $4),
        ARRAY (
            SELECT k.key FROM unnest($6::smallint[], $7::text[]) AS k (slot, key)
            WHERE EXISTS (
@@ -34,6 +34,9 @@ SELECT EXISTS (
     handled = "
 SELECT count(*) FROM {posta}inbox WHERE consumer = $1";
 });
+
+/// Whether the fence holds, and which of the keys are on hold.
+type FenceAndHeld = (bool, Vec<String>);
 
 impl InboxStore for PostgresStore {
     async fn admit(
@@ -76,7 +79,7 @@ impl InboxStore for PostgresStore {
             let connection = &*connection;
             try_join(insert.pipelined(connection), read.pipelined(connection)).await
         };
-        let (fresh, answer): (Vec<(Uuid,)>, Vec<(bool, Vec<String>)>) =
+        let (fresh, answer): (Vec<(Uuid,)>, Vec<FenceAndHeld>) =
             result.map_err(|error| failed(connection, OPERATION, error))?;
         // A SELECT without FROM has one row; without it nothing is known to be owned.
         let (owned, held) = answer.into_iter().next().unwrap_or_default();

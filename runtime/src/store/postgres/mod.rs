@@ -33,6 +33,7 @@ mod store;
 mod texts;
 mod tls;
 mod url;
+mod walk;
 
 #[cfg(feature = "postgres-blocking")]
 pub(crate) use classify::refused;

@@ -9,6 +9,7 @@ use super::columns::{MessageColumns, MessageRow, timestamp, trusted};
 use super::duration::{duration, micros};
 use super::enqueue::Columns;
 use super::statement::{Statement, statements};
+use super::walk::Walk;
 use crate::message::{OrderingKey, Slot};
 use crate::store::text::storable;
 use crate::store::{Fence, HeldRow, NewHold, Resource, RetryStore, StoreError};
@@ -25,23 +26,10 @@ FROM unnest($2::smallint[], $3::uuid[], $4::text[], $5::integer[], $6::text[], $
                           enqueued_at, attempts, delay, error, n)
 ORDER BY h.n";
 
-    // Two kinds of rows are due. Heads whose time has come are found by their time, slot by slot. Successors that have become the
-    // first of their key without being told (their head was deleted by hand, or joined and left while they were not yet committed)
-    // have no time; they are found by a walk over the keys that have successors, one step a key, however many successors it has.
+    // Heads whose time has come, slot by slot, by their time.
     due = "
-WITH RECURSIVE waiting AS (
-    (SELECT slot, ordering_key, position FROM {posta}retry
-     WHERE consumer = $1 AND slot BETWEEN $2 AND $3 AND due_at IS NULL
-     ORDER BY slot, ordering_key, position LIMIT 1)
-    UNION ALL
-    SELECT n.slot, n.ordering_key, n.position
-    FROM waiting w CROSS JOIN LATERAL (
-        SELECT slot, ordering_key, position FROM {posta}retry
-        WHERE consumer = $1 AND slot <= $3 AND due_at IS NULL AND (slot, ordering_key) > (w.slot, w.ordering_key)
-        ORDER BY slot, ordering_key, position LIMIT 1
-    ) n
-), ready AS (
-    SELECT r.position, r.due_at
+WITH ready AS (
+    SELECT r.position
     FROM generate_series($2::integer, $3::integer) AS s (slot)
     CROSS JOIN LATERAL (
         SELECT r.position, r.due_at FROM {posta}retry r
@@ -49,24 +37,20 @@ WITH RECURSIVE waiting AS (
           AND NOT EXISTS (
               SELECT FROM {posta}retry e
               WHERE e.consumer = r.consumer AND e.slot = r.slot AND e.ordering_key = r.ordering_key
-                AND e.position < r.position)
+                AND e.position < r.position OFFSET 0)
         ORDER BY r.due_at, r.position LIMIT $4
     ) r
-    UNION ALL
-    SELECT w.position, '-infinity'
-    FROM waiting w
-    WHERE NOT EXISTS (
-        SELECT FROM {posta}retry e
-        WHERE e.consumer = $1 AND e.slot = w.slot AND e.ordering_key = w.ordering_key AND e.position < w.position)
-    ORDER BY due_at, position LIMIT $4
+    ORDER BY r.due_at, r.position LIMIT $4
 )
 SELECT r.position, r.attempts, (extract(epoch FROM statement_timestamp() - r.held_at) * 1000000)::bigint,
        r.message_id, r.message_type, r.version, r.ordering_key, r.headers::text, r.content_type, r.payload, r.enqueued_at
 FROM ready JOIN {posta}retry r USING (position)
 ORDER BY r.position";
 
-    // As `due`, with the first time of each slot in place of the rows.
-    next_retry = "
+    // Successors that have become the first of their key without being told: their head was deleted by hand, or joined and left
+    // while they were not yet committed. They have no time by which to find them; so this walks over the keys that have
+    // successors, one step in the index a key, however many successors it has.
+    orphaned = "
 WITH RECURSIVE waiting AS (
     (SELECT slot, ordering_key, position FROM {posta}retry
      WHERE consumer = $1 AND slot BETWEEN $2 AND $3 AND due_at IS NULL
@@ -78,40 +62,45 @@ WITH RECURSIVE waiting AS (
         WHERE consumer = $1 AND slot <= $3 AND due_at IS NULL AND (slot, ordering_key) > (w.slot, w.ordering_key)
         ORDER BY slot, ordering_key, position LIMIT 1
     ) n
-), next AS (
-    SELECT r.due_at
-    FROM generate_series($2::integer, $3::integer) AS s (slot)
-    CROSS JOIN LATERAL (
-        SELECT r.due_at FROM {posta}retry r
-        WHERE r.consumer = $1 AND r.slot = s.slot AND r.due_at IS NOT NULL
-          AND NOT EXISTS (
-              SELECT FROM {posta}retry e
-              WHERE e.consumer = r.consumer AND e.slot = r.slot AND e.ordering_key = r.ordering_key
-                AND e.position < r.position)
-        ORDER BY r.due_at LIMIT 1
-    ) r
-    UNION ALL
-    (SELECT statement_timestamp()
-     FROM waiting w
-     WHERE NOT EXISTS (
+), orphan AS (
+    SELECT w.position FROM waiting w
+    WHERE NOT EXISTS (
         SELECT FROM {posta}retry e
-        WHERE e.consumer = $1 AND e.slot = w.slot AND e.ordering_key = w.ordering_key AND e.position < w.position)
-     LIMIT 1)
+        WHERE e.consumer = $1 AND e.slot = w.slot AND e.ordering_key = w.ordering_key AND e.position < w.position OFFSET 0)
+    LIMIT $4
 )
-SELECT (extract(epoch FROM min(due_at) - statement_timestamp()) * 1000000)::bigint FROM next";
+SELECT (SELECT count(*) FROM waiting), ARRAY (SELECT position FROM orphan)";
+
+    at = "
+SELECT r.position, r.attempts, (extract(epoch FROM statement_timestamp() - r.held_at) * 1000000)::bigint,
+       r.message_id, r.message_type, r.version, r.ordering_key, r.headers::text, r.content_type, r.payload, r.enqueued_at
+FROM {posta}retry r WHERE r.position = ANY ($1::bigint[])";
+
+    // As `due`, with the first time of each slot in place of the rows.
+    next_retry = "
+SELECT (extract(epoch FROM min(r.due_at) - statement_timestamp()) * 1000000)::bigint
+FROM generate_series($2::integer, $3::integer) AS s (slot)
+CROSS JOIN LATERAL (
+    SELECT r.due_at FROM {posta}retry r
+    WHERE r.consumer = $1 AND r.slot = s.slot AND r.due_at IS NOT NULL
+      AND NOT EXISTS (
+          SELECT FROM {posta}retry e
+          WHERE e.consumer = r.consumer AND e.slot = r.slot AND e.ordering_key = r.ordering_key
+            AND e.position < r.position OFFSET 0)
+    ORDER BY r.due_at LIMIT 1
+) r";
 
     release = "
 DELETE FROM {posta}retry
 WHERE position = $1 AND consumer = $2
-  AND EXISTS (
-      SELECT FROM {posta}lease
-      WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())
+  AND EXISTS (SELECT FROM {posta}lease WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6)
 RETURNING slot, ordering_key";
 
-    // A statement of its own, so that it sees a successor that was committed while the deletion waited.
+    // A statement of its own, so that it sees a successor that was committed while the deletion waited. One that has a time of its
+    // own keeps it.
     promote = "
 UPDATE {posta}retry SET due_at = statement_timestamp()
-WHERE position = (
+WHERE due_at IS NULL AND position = (
     SELECT position FROM {posta}retry WHERE consumer = $1 AND slot = $2 AND ordering_key = $3
     ORDER BY position LIMIT 1)";
 
@@ -120,9 +109,7 @@ UPDATE {posta}retry
 SET attempts = least(attempts, 2147483646) + 1, last_error = $7,
     due_at = statement_timestamp() + $8 * interval '1 microsecond'
 WHERE position = $1 AND consumer = $2
-  AND EXISTS (
-      SELECT FROM {posta}lease
-      WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())";
+  AND EXISTS (SELECT FROM {posta}lease WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6)";
 
     held = "
 SELECT count(*), count(DISTINCT ordering_key) FROM {posta}retry WHERE consumer = $1";
@@ -191,9 +178,24 @@ impl RetryStore for PostgresStore {
         slots: RangeInclusive<u8>,
         limit: usize,
     ) -> Result<Vec<HeldRow>, StoreError> {
+        let orphans = match self.walks().begin(consumer, &slots) {
+            Err(_) => Vec::new(),
+            Ok(walk) => {
+                self.orphans(connection, walk, consumer, &slots, limit)
+                    .await?
+            }
+        };
+        let mut rows = Vec::new();
+        if !orphans.is_empty() {
+            let statement =
+                Statement::new(&self.texts().retry.at).bind::<Array<BigInt>, _>(orphans);
+            rows = held_rows(connection, statement).await?;
+        }
         let statement = ranged(&self.texts().retry.due, consumer, &slots)
-            .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX));
-        held_rows(connection, statement).await
+            .bind::<BigInt, _>(count(limit - rows.len().min(limit)));
+        rows.extend(held_rows(connection, statement).await?);
+        rows.sort_unstable_by_key(|row| row.position);
+        Ok(rows)
     }
 
     async fn next_retry(
@@ -206,7 +208,22 @@ impl RetryStore for PostgresStore {
             .returning::<(Nullable<BigInt>,)>()
             .front_rows(connection, READ)
             .await?;
-        Ok(wait.into_iter().find_map(|(wait,)| wait).map(duration))
+        let wait = wait.into_iter().find_map(|(wait,)| wait).map(duration);
+        if wait.is_some_and(|wait| wait.is_zero()) {
+            return Ok(wait);
+        }
+        match self.walks().begin(consumer, &slots) {
+            // Whoever waits until then comes back in time for the walk that is not made now.
+            Err(later) => Ok(Some(wait.map_or(later, |wait| wait.min(later)))),
+            Ok(walk) => {
+                let orphans = self.orphans(connection, walk, consumer, &slots, 1).await?;
+                Ok(if orphans.is_empty() {
+                    wait
+                } else {
+                    Some(Duration::ZERO)
+                })
+            }
+        }
     }
 
     async fn release(
@@ -277,9 +294,35 @@ impl RetryStore for PostgresStore {
             .bind::<Text, _>(consumer)
             .bind::<SmallInt, _>(i16::from(Slot::of_key(key).number()))
             .bind::<Text, _>(key.as_str())
-            .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX));
+            .bind::<BigInt, _>(count(limit));
         held_rows(connection, statement).await
     }
+}
+
+impl PostgresStore {
+    /// Walks over the keys that have successors; returns where those are that have lost their head.
+    async fn orphans(
+        &self,
+        connection: &mut AsyncPgConnection,
+        walk: Walk<'_>,
+        consumer: &str,
+        slots: &RangeInclusive<u8>,
+        limit: usize,
+    ) -> Result<Vec<i64>, StoreError> {
+        let walked: Vec<(i64, Vec<i64>)> = ranged(&self.texts().retry.orphaned, consumer, slots)
+            .bind::<BigInt, _>(count(limit))
+            .returning::<(BigInt, Array<BigInt>)>()
+            .front_rows(connection, READ)
+            .await?;
+        // A SELECT without FROM has one row.
+        let (steps, orphans) = walked.into_iter().next().unwrap_or_default();
+        walk.end(steps.unsigned_abs());
+        Ok(orphans)
+    }
+}
+
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// Binds a consumer and a range of slots.

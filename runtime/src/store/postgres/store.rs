@@ -13,18 +13,26 @@ use super::classify::classify;
 use super::connect::{self, Manager};
 use super::listen::Listener;
 use super::url::Target;
+use super::walk::Walks;
 use super::{Postgres, Texts};
 use crate::store::{Connect, DatabasePool, Session, Store, StoreError, StoreErrorKind, Tables};
 
-/// Begins a transaction, in one round trip, and finds a server out that takes no writes.
-///
 /// READ COMMITTED whatever the database's default: Posta's statements wait for each other's rows and then want to see what was
-/// committed meanwhile. The second statement is how plain SQL raises an error, see `classify::READ_ONLY`. (READ WRITE is not asked for:
-/// it would overrule an administrator who has fenced a former primary by `default_transaction_read_only`.)
-const BEGIN: &str = "\
+/// committed meanwhile.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// The same, in the same round trip with a look whether the server takes writes; this is how plain SQL raises an error, see
+/// `classify::READ_ONLY`. (READ WRITE is not asked for: it would overrule an administrator who has fenced a former primary by
+/// `default_transaction_read_only`.)
+const BEGIN_CHECKED: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED; \
 SELECT CAST(CASE pg_catalog.current_setting('transaction_read_only') WHEN 'off' THEN 'off' \
 ELSE 'this server is read-only' END AS pg_catalog.bool)";
+
+/// A connection is checked at its first use and at each of this many: the look costs as much as the BEGIN. In between, Posta's own
+/// statements find out by failing, and spoil the connection; what is left are transactions in which the application's statement is
+/// the one that fails.
+const CHECK_EVERY: usize = 16;
 
 /// Posta's store on PostgreSQL: a pool, and Posta's statements for one schema.
 ///
@@ -41,6 +49,7 @@ struct Shared {
     timeout: Duration,
     transaction_pooler: bool,
     listener: Listener,
+    walks: Walks,
 }
 
 impl Store for PostgresStore {
@@ -68,6 +77,7 @@ impl Store for PostgresStore {
                 timeout: connect.timeout,
                 transaction_pooler: connect.transaction_pooler,
                 listener: Listener::new(&connect.tables),
+                walks: Walks::default(),
             }),
         }
     }
@@ -105,6 +115,10 @@ impl PostgresStore {
         &self.shared.texts
     }
 
+    pub(super) fn walks(&self) -> &Walks {
+        &self.shared.walks
+    }
+
     /// Takes a connection and begins a transaction on it; a pooled connection that turns out to be dead is replaced by the next.
     ///
     /// Bounded: every pooled connection can be dead once, and the last attempt is made on a new one.
@@ -113,18 +127,23 @@ impl PostgresStore {
         let mut last = None;
         for _ in 0..attempts {
             let connection = self.shared.pool.get().await.map_err(unreachable)?;
-            let fresh = Object::metrics(&connection).recycle_count == 0;
+            let uses = Object::metrics(&connection).recycle_count;
+            let begin = if uses % CHECK_EVERY == 0 {
+                BEGIN_CHECKED
+            } else {
+                BEGIN
+            };
             let mut session = Session::new(connection, None);
             if self.shared.transaction_pooler {
                 let connection: &mut AsyncPgConnection = &mut session;
                 connection.set_prepared_statement_cache_size(CacheSize::Disabled);
             }
-            match AnsiTransactionManager::begin_transaction_sql(&mut *session, BEGIN).await {
+            match AnsiTransactionManager::begin_transaction_sql(&mut *session, begin).await {
                 Ok(()) => return Ok(session),
                 Err(error) => {
                     let kind = classify(&error);
                     let error = StoreError::new("begin a transaction", kind, error);
-                    if fresh || kind != StoreErrorKind::Unavailable {
+                    if uses == 0 || kind != StoreErrorKind::Unavailable {
                         return Err(error);
                     }
                     tracing::debug!(

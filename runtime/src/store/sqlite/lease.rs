@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::time::Duration;
 
 use diesel::sql_types::{BigInt, Binary, Nullable};
@@ -6,13 +7,13 @@ use uuid::Uuid;
 
 use super::connection::on_thread;
 use super::row::corrupt;
+use super::statement::Value;
 use super::{Connection, SqliteStore};
 use crate::store::{Fence, Grant, LeaseStore, MemberId, Resource, StoreError};
 
-/// Whether the fence's owner is still the last to whom its lease was granted.
+/// Whether the fence's owner holds its lease now, in its epoch and within its time.
 ///
-/// Its time does not matter: as long as nobody else has taken the lease, its last owner's word holds, however late. And
-/// nobody can take it before the transaction ends, since one transaction writes at a time.
+/// Nobody can take it before the transaction ends: one transaction writes at a time.
 pub(super) fn holds(
     store: &SqliteStore,
     connection: &mut SqliteConnection,
@@ -21,7 +22,7 @@ pub(super) fn holds(
     store
         .sql(
             "SELECT COUNT(*) FROM {posta}lease
-             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ?",
+             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         )
         .bind(fence.resource.name())
         .bind(fence.grant.number)
@@ -29,6 +30,36 @@ pub(super) fn holds(
         .bind(fence.grant.epoch)
         .one::<BigInt, i64>(connection)
         .map(|count| count == 1)
+}
+
+/// The lanes that the fences hold.
+pub(super) fn held_lanes(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    fences: &[Fence],
+) -> QueryResult<HashSet<u8>> {
+    let fences: Vec<(u8, String, i64)> = fences
+        .iter()
+        .filter(|fence| fence.resource == Resource::Lanes)
+        .map(|fence| {
+            let owner = fence.owner.as_uuid().simple().to_string();
+            (fence.grant.number, owner, fence.grant.epoch)
+        })
+        .collect();
+    let lanes = store
+        .sql(
+            "SELECT lease.number FROM json_each(?) AS fence CROSS JOIN {posta}lease AS lease
+                 ON lease.resource = ? AND lease.number = fence.value ->> 0
+                     AND lease.owner = unhex(fence.value ->> 1) AND lease.epoch = fence.value ->> 2
+                     AND lease.expires_at > {now}",
+        )
+        .bind(Value::json(&fences))
+        .bind(Resource::Lanes.name())
+        .rows::<BigInt, i64>(connection)?;
+    Ok(lanes
+        .into_iter()
+        .filter_map(|lane| u8::try_from(lane).ok())
+        .collect())
 }
 
 /// Whether the fence is of a partition of this consumer and its owner holds it now.
@@ -149,7 +180,7 @@ impl LeaseStore for SqliteStore {
         let (resource, grants) = (resource.name(), grants.to_vec());
         let free = self.sql(
             "UPDATE {posta}lease SET owner = NULL, expires_at = NULL
-             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ?",
+             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         );
         on_thread(connection, "give leases back", move |connection| {
             grants.iter().try_fold(0, |freed, grant| {

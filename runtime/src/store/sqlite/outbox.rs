@@ -1,16 +1,15 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
+use super::statement::Value;
 use super::{Connection, SqliteStore, lease, pending, row};
 use crate::message::Slot;
 use crate::store::text::storable;
-use crate::store::{
-    Backlog, FailedRow, Fence, OutboxRow, OutboxStore, Resource, RowId, StoreError,
-};
+use crate::store::{Backlog, FailedRow, Fence, OutboxRow, OutboxStore, RowId, StoreError};
 
 impl OutboxStore for SqliteStore {
     async fn pending(
@@ -38,23 +37,21 @@ impl OutboxStore for SqliteStore {
                  content_type, enqueued_at, slot, attempts, payload)
              SELECT position, message_id, message_type, version, ordering_key, headers,
                  content_type, enqueued_at, slot, attempts, payload
-             FROM {posta}outbox WHERE position = ? AND slot = ?",
+             FROM json_each(?) AS row CROSS JOIN {posta}outbox
+                 ON position = row.value ->> 0 AND slot = row.value ->> 1",
         );
-        let remove = self.sql("DELETE FROM {posta}outbox WHERE position = ? AND slot = ?");
-        let rows = rows.iter().map(|row| (*row, ())).collect();
+        let remove = self.sql(REMOVE);
         self.settle(
             connection,
             "settle dispatched rows",
             fences,
             rows,
-            move |connection, row, ()| {
-                keep.bind(row.position)
-                    .bind(row.slot.number())
-                    .execute(connection)?;
+            move |connection, rows| {
+                let rows = Value::json(&rows);
+                keep.bind(rows.clone()).execute(connection)?;
                 remove
-                    .bind(row.position)
-                    .bind(row.slot.number())
-                    .execute(connection)
+                    .bind(rows)
+                    .rows::<(BigInt, BigInt), (i64, i64)>(connection)
             },
         )
         .await
@@ -70,21 +67,30 @@ impl OutboxStore for SqliteStore {
             "UPDATE {posta}outbox SET attempts = attempts + 1, last_error = ?, held_until = {now} + ?
              WHERE position = ? AND slot = ?",
         );
-        let rows = rows
+        let ids: Vec<RowId> = rows.iter().map(|row| row.id).collect();
+        let reasons: HashMap<(i64, u8), (String, Duration)> = rows
             .iter()
-            .map(|row| (row.id, (storable(&row.error), row.hold)))
+            .map(|row| (numbers(&row.id), (storable(&row.error), row.hold)))
             .collect();
         self.settle(
             connection,
             "settle failed rows",
             fences,
-            rows,
-            move |connection, row, (error, hold)| {
-                mark.bind(error)
-                    .bind(hold)
-                    .bind(row.position)
-                    .bind(row.slot.number())
-                    .execute(connection)
+            &ids,
+            move |connection, rows| {
+                let mut changed = Vec::new();
+                for (position, slot) in rows {
+                    let (error, hold) = &reasons[&(position, slot)];
+                    let mark = mark
+                        .bind(error.as_str())
+                        .bind(*hold)
+                        .bind(position)
+                        .bind(slot);
+                    if mark.execute(connection)? == 1 {
+                        changed.push((position, i64::from(slot)));
+                    }
+                }
+                Ok(changed)
             },
         )
         .await
@@ -96,18 +102,16 @@ impl OutboxStore for SqliteStore {
         fences: &[Fence],
         rows: &[RowId],
     ) -> Result<Vec<RowId>, StoreError> {
-        let remove = self.sql("DELETE FROM {posta}outbox WHERE position = ? AND slot = ?");
-        let rows = rows.iter().map(|row| (*row, ())).collect();
+        let remove = self.sql(REMOVE);
         self.settle(
             connection,
             "remove rows",
             fences,
             rows,
-            move |connection, row, ()| {
+            move |connection, rows| {
                 remove
-                    .bind(row.position)
-                    .bind(row.slot.number())
-                    .execute(connection)
+                    .bind(Value::json(&rows))
+                    .rows::<(BigInt, BigInt), (i64, i64)>(connection)
             },
         )
         .await
@@ -126,13 +130,13 @@ impl OutboxStore for SqliteStore {
         connection: &mut Connection,
         lanes: &[Slot],
     ) -> Result<Option<Duration>, StoreError> {
-        // A row whose hold is over is pending, not on hold.
+        // A row whose hold is over is pending (or in flight), not on hold: it must not wake anybody again.
         let next = self.sql(
-            "SELECT MIN(held_until) - {now} FROM {posta}outbox
-             WHERE held_until > {now} AND slot IN (SELECT value FROM json_each(?))",
+            "SELECT MIN((SELECT MIN(held_until) FROM {posta}outbox WHERE slot = lane.value AND held_until > {now})) - {now}
+             FROM json_each(?) AS lane",
         );
         let lanes: Vec<u8> = lanes.iter().map(|lane| lane.number()).collect();
-        let lanes = serde_json::to_string(&lanes).expect("numbers have a JSON form");
+        let lanes = Value::json(&lanes);
         let micros = on_thread(connection, "read the next due time", move |connection| {
             next.bind(lanes)
                 .one::<Nullable<BigInt>, Option<i64>>(connection)
@@ -159,39 +163,42 @@ impl OutboxStore for SqliteStore {
     }
 }
 
+/// Takes rows (position and slot) out of the outbox; returns those that were there.
+const REMOVE: &str = "DELETE FROM {posta}outbox
+     WHERE (position, slot) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)) RETURNING position, slot";
+
+/// A row's position and slot, as statements want them.
+fn numbers(row: &RowId) -> (i64, u8) {
+    (row.position, row.slot.number())
+}
+
 impl SqliteStore {
-    /// Changes each row whose lane is held by one of the fences; returns the rows that changed, in the order given.
-    async fn settle<T: Send + 'static>(
+    /// Changes the rows whose lanes the fences hold; returns those that changed, in the order given, each once.
+    async fn settle(
         &self,
         connection: &mut Connection,
         operation: &'static str,
         fences: &[Fence],
-        rows: Vec<(RowId, T)>,
-        mut change: impl FnMut(&mut SqliteConnection, RowId, T) -> QueryResult<usize> + Send + 'static,
+        rows: &[RowId],
+        change: impl FnOnce(&mut SqliteConnection, Vec<(i64, u8)>) -> QueryResult<Vec<(i64, i64)>>
+        + Send
+        + 'static,
     ) -> Result<Vec<RowId>, StoreError> {
-        let (store, fences) = (self.clone(), fences.to_vec());
+        let (store, fences, rows) = (self.clone(), fences.to_vec(), rows.to_vec());
         on_thread(connection, operation, move |connection| {
-            let mut lanes = HashSet::new();
-            for fence in fences
-                .iter()
-                .filter(|fence| fence.resource == Resource::Lanes)
-            {
-                if lease::holds(&store, connection, fence)? {
-                    lanes.insert(fence.grant.number);
+            let lanes = lease::held_lanes(&store, connection, &fences)?;
+            let mut ours = Vec::with_capacity(rows.len());
+            let mut seen = HashSet::with_capacity(rows.len());
+            for row in rows {
+                if lanes.contains(&row.slot.number()) && seen.insert(row) {
+                    ours.push(row);
                 }
             }
-            let mut changed = Vec::with_capacity(rows.len());
-            for (row, with) in rows {
-                if !lanes.contains(&row.slot.number()) {
-                    continue;
-                }
-                match change(connection, row, with)? {
-                    0 => {}
-                    1 => changed.push(row),
-                    more => return Err(row::corrupt(format!("{more} rows at one position"))),
-                }
-            }
-            Ok(changed)
+            let changed = change(connection, ours.iter().map(numbers).collect())?;
+            let changed: HashSet<(i64, i64)> = changed.into_iter().collect();
+            let is_changed =
+                |row: &RowId| changed.contains(&(row.position, i64::from(row.slot.number())));
+            Ok(ours.into_iter().filter(is_changed).collect())
         })
         .await
     }

@@ -1,7 +1,5 @@
 //! What waits in the outbox: rows that plain SQL wrote get their slot, and the rows of some lanes are read.
 
-use std::ops::Range;
-
 use diesel::sql_types::{BigInt, Binary, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 use uuid::Uuid;
@@ -9,18 +7,12 @@ use uuid::Uuid;
 use super::SqliteStore;
 use super::merge::first_positions;
 use super::row::{self, COLUMNS, ColumnTypes, Columns, corrupt};
-use super::statement::Sql;
+use super::statement::Value;
 use crate::message::{OrderingKey, Slot};
 use crate::store::{OutboxRow, RowId};
 
 /// Rows without a slot that one reading of what is pending gives one, at most.
 const ADOPTED_MAX: usize = 1000;
-
-/// The statements of one reading.
-struct Reading {
-    positions: Sql,
-    row: Sql,
-}
 
 /// Gives slots to the first rows without one; how many rows got one.
 pub(super) fn adopt(
@@ -31,7 +23,7 @@ pub(super) fn adopt(
     let rows = store
         .sql(
             "SELECT position, CAST(message_id AS BLOB), CAST(ordering_key AS BLOB)
-             FROM {posta}outbox WHERE slot IS NULL ORDER BY position LIMIT ?",
+             FROM {posta}outbox WHERE slot IS NULL AND held_until IS NULL ORDER BY position LIMIT ?",
         )
         .bind(limit)
         .rows::<(BigInt, Binary, Nullable<Binary>), (i64, Vec<u8>, Option<Vec<u8>>)>(connection)?;
@@ -59,30 +51,98 @@ pub(super) fn read(
     limit: usize,
 ) -> QueryResult<Vec<OutboxRow>> {
     let end = adopt_first(store, connection)?;
-    let reading = Reading {
-        // The first NOT EXISTS: a key waits for its row on hold. The index outbox_held holds such rows only.
-        positions: store.sql(
-            "SELECT position FROM {posta}outbox AS o
-             WHERE slot = ? AND position > ? AND position < ?
-               AND (held_until IS NULL OR held_until <= {now})
-               AND NOT EXISTS (
-                   SELECT 1 FROM {posta}outbox AS h
-                   WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                     AND h.held_until > {now})
-               AND position NOT IN (SELECT value FROM json_each(?))
-             ORDER BY position LIMIT ?",
-        ),
-        row: store.sql(&format!(
-            "SELECT slot, attempts, {COLUMNS} FROM {{posta}}outbox WHERE position = ?"
-        )),
-    };
-    let positions = first_positions(lanes, limit, |lane, after, count| {
-        reading.positions_of(connection, lane, in_flight, after..end, count)
+    let in_flight: Vec<i64> = in_flight.iter().map(|row| row.position).collect();
+    let lists = lists(store, connection, lanes)?;
+    let front = store.sql(FRONT);
+    let due = store.sql(DUE);
+    let positions = first_positions(lists.len(), limit, |wanted, count| {
+        let (fresh, held): (Vec<_>, Vec<_>) = wanted
+            .iter()
+            .partition(|(index, _)| lists[*index].1 == State::Fresh);
+        let mut rows = Vec::new();
+        for (sql, wanted) in [(&front, fresh), (&due, held)] {
+            if wanted.is_empty() {
+                continue;
+            }
+            let lanes: Vec<(usize, u8, i64)> = wanted
+                .into_iter()
+                .map(|(index, after)| (index, lists[index].0, after))
+                .collect();
+            let read = sql
+                .bind(Value::json(&lanes))
+                .bind(end)
+                .bind(Value::json(&in_flight))
+                .bind(count)
+                .rows::<(BigInt, BigInt), (i64, i64)>(connection)?;
+            rows.extend(
+                read.into_iter()
+                    .map(|(list, position)| (list as usize, position)),
+            );
+        }
+        Ok(rows)
     })?;
-    positions
-        .into_iter()
-        .map(|position| reading.row_at(connection, position))
-        .collect()
+    rows_at(store, connection, &positions)
+}
+
+/// Rows of a lane that never failed, or that did and may be tried again: two indexes, so two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Fresh,
+    Due,
+}
+
+/// Up to so many rows of each lane (list, slot, position to go on after) that never failed and whose key does not wait.
+///
+/// A key waits for its row on hold; the index outbox_held has such rows only.
+const FRONT: &str = "SELECT list.value ->> 0, o.position
+     FROM json_each(?) AS list CROSS JOIN {posta}outbox AS o ON o.position IN (
+         SELECT c.position FROM {posta}outbox AS c
+         WHERE c.slot = list.value ->> 1 AND c.position > list.value ->> 2 AND c.position < ?
+           AND c.held_until IS NULL
+           AND NOT EXISTS (
+               SELECT 1 FROM {posta}outbox AS h
+               WHERE h.slot = c.slot AND h.ordering_key = c.ordering_key AND h.position < c.position
+                 AND h.held_until > {now})
+           AND c.position NOT IN (SELECT value FROM json_each(?))
+         ORDER BY c.position LIMIT ?)";
+
+/// The same of rows whose hold is over.
+const DUE: &str = "SELECT list.value ->> 0, o.position
+     FROM json_each(?) AS list CROSS JOIN {posta}outbox AS o ON o.position IN (
+         SELECT c.position FROM {posta}outbox AS c
+         WHERE c.slot = list.value ->> 1 AND c.position > list.value ->> 2 AND c.position < ?
+           AND c.held_until <= {now}
+           AND NOT EXISTS (
+               SELECT 1 FROM {posta}outbox AS h
+               WHERE h.slot = c.slot AND h.ordering_key = c.ordering_key AND h.position < c.position
+                 AND h.held_until > {now})
+           AND c.position NOT IN (SELECT value FROM json_each(?))
+         ORDER BY c.position LIMIT ?)";
+
+/// The lanes that have rows: most have none, most of the time.
+fn lists(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    lanes: &[Slot],
+) -> QueryResult<Vec<(u8, State)>> {
+    let lanes: Vec<u8> = lanes.iter().map(|lane| lane.number()).collect();
+    let rows = store
+        .sql(
+            "SELECT lane.value,
+                 EXISTS (SELECT 1 FROM {posta}outbox WHERE slot = lane.value AND held_until IS NULL),
+                 EXISTS (SELECT 1 FROM {posta}outbox WHERE slot = lane.value AND held_until <= {now})
+             FROM json_each(?) AS lane",
+        )
+        .bind(Value::json(&lanes))
+        .rows::<(BigInt, BigInt, BigInt), (i64, i64, i64)>(connection)?;
+    let of_lane = |(lane, fresh, due): (i64, i64, i64)| {
+        let state = [(fresh, State::Fresh), (due, State::Due)];
+        state
+            .into_iter()
+            .filter(|(any, _)| *any == 1)
+            .map(move |(_, state)| (lane as u8, state))
+    };
+    Ok(rows.into_iter().flat_map(of_lane).collect())
 }
 
 /// Gives slots to rows without one before anything is read, so that within a key none is overtaken by a later row that has
@@ -92,48 +152,34 @@ fn adopt_first(store: &SqliteStore, connection: &mut SqliteConnection) -> QueryR
         return Ok(i64::MAX);
     }
     let first = store
-        .sql("SELECT MIN(position) FROM {posta}outbox WHERE slot IS NULL")
+        .sql("SELECT MIN(position) FROM {posta}outbox WHERE slot IS NULL AND held_until IS NULL")
         .statement()
         .one::<Nullable<BigInt>, Option<i64>>(connection)?;
     Ok(first.unwrap_or(i64::MAX))
 }
 
-impl Reading {
-    fn positions_of(
-        &self,
-        connection: &mut SqliteConnection,
-        lane: Slot,
-        in_flight: &[RowId],
-        between: Range<i64>,
-        count: usize,
-    ) -> QueryResult<Vec<i64>> {
-        let in_flight: Vec<i64> = in_flight
-            .iter()
-            .filter(|row| row.slot == lane)
-            .map(|row| row.position)
-            .collect();
-        self.positions
-            .bind(lane.number())
-            .bind(between.start)
-            .bind(between.end)
-            .bind(serde_json::to_string(&in_flight).expect("numbers have a JSON form"))
-            .bind(count)
-            .rows::<BigInt, i64>(connection)
-    }
-
-    fn row_at(&self, connection: &mut SqliteConnection, position: i64) -> QueryResult<OutboxRow> {
-        let (slot, attempts, columns) = self
-            .row
-            .bind(position)
-            .one::<(BigInt, BigInt, ColumnTypes), (i64, i64, Columns)>(connection)?;
-        let slot = u8::try_from(slot).ok().and_then(Slot::new);
-        Ok(OutboxRow {
-            id: RowId {
-                slot: slot.ok_or_else(|| corrupt("a slot is out of range"))?,
-                position,
-            },
-            attempts: row::count(attempts),
-            message: row::envelope(columns),
+/// The rows at these positions, in their order.
+fn rows_at(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    positions: &[i64],
+) -> QueryResult<Vec<OutboxRow>> {
+    store
+        .sql(&format!(
+            "SELECT position, slot, attempts, {COLUMNS}
+             FROM json_each(?) AS p CROSS JOIN {{posta}}outbox ON position = p.value"
+        ))
+        .bind(Value::json(positions))
+        .rows::<(BigInt, BigInt, BigInt, ColumnTypes), (i64, i64, i64, Columns)>(connection)?
+        .into_iter()
+        .map(|(position, slot, attempts, columns)| {
+            let slot = u8::try_from(slot).ok().and_then(Slot::new);
+            let slot = slot.ok_or_else(|| corrupt("a slot is out of range"))?;
+            Ok(OutboxRow {
+                id: RowId { slot, position },
+                attempts: row::count(attempts),
+                message: row::envelope(columns),
+            })
         })
-    }
+        .collect()
 }

@@ -6,6 +6,7 @@ use diesel::sql_types::BigInt;
 use super::connection::on_thread;
 use super::merge::first_positions;
 use super::row::{self, COLUMNS, ColumnTypes, Columns};
+use super::statement::Value;
 use super::{Connection, SqliteStore};
 use crate::message::MessageType;
 use crate::store::{QueueRow, QueueStore, RowId, StoreError};
@@ -89,33 +90,49 @@ impl QueueStore for SqliteStore {
         slots: RangeInclusive<u8>,
         limit: usize,
     ) -> Result<Vec<QueueRow>, StoreError> {
-        let positions = self.sql(
-            "SELECT position FROM {posta}queue
-             WHERE consumer = ? AND slot = ? AND position > ? ORDER BY position LIMIT ?",
+        let filled = self.sql(
+            "SELECT s.value FROM json_each(?) AS s
+             WHERE EXISTS (SELECT 1 FROM {posta}queue WHERE consumer = ? AND slot = s.value)",
         );
-        let row = self.sql(&format!(
-            "SELECT {COLUMNS} FROM {{posta}}queue WHERE position = ?"
+        let positions = self.sql(
+            "SELECT list.value ->> 0, q.position
+             FROM json_each(?) AS list CROSS JOIN {posta}queue AS q ON q.position IN (
+                 SELECT c.position FROM {posta}queue AS c
+                 WHERE c.consumer = ? AND c.slot = list.value ->> 1 AND c.position > list.value ->> 2
+                 ORDER BY c.position LIMIT ?)",
+        );
+        let rows = self.sql(&format!(
+            "SELECT position, {COLUMNS} FROM json_each(?) AS p CROSS JOIN {{posta}}queue ON position = p.value"
         ));
         let (consumer, slots) = (consumer.to_owned(), slots.collect::<Vec<u8>>());
         on_thread(connection, "read queued messages", move |connection| {
-            let positions = first_positions(&slots, limit, |slot, after, count| {
-                positions
+            let slots = filled
+                .bind(Value::json(&slots))
+                .bind(consumer.as_str())
+                .rows::<BigInt, i64>(connection)?;
+            let positions = first_positions(slots.len(), limit, |wanted, count| {
+                let lists: Vec<(usize, i64, i64)> = wanted
+                    .iter()
+                    .map(|(index, after)| (*index, slots[*index], *after))
+                    .collect();
+                let read = positions
+                    .bind(Value::json(&lists))
                     .bind(consumer.as_str())
-                    .bind(slot)
-                    .bind(after)
                     .bind(count)
-                    .rows::<BigInt, i64>(connection)
+                    .rows::<(BigInt, BigInt), (i64, i64)>(connection)?;
+                Ok(read
+                    .into_iter()
+                    .map(|(list, position)| (list as usize, position))
+                    .collect())
             })?;
-            positions
-                .into_iter()
-                .map(|position| {
-                    let columns = row.bind(position).one::<ColumnTypes, Columns>(connection)?;
-                    Ok(QueueRow {
-                        position,
-                        message: row::envelope(columns),
-                    })
-                })
-                .collect()
+            let rows = rows
+                .bind(Value::json(&positions))
+                .rows::<(BigInt, ColumnTypes), (i64, Columns)>(connection)?;
+            let row = |(position, columns)| QueueRow {
+                position,
+                message: row::envelope(columns),
+            };
+            Ok(rows.into_iter().map(row).collect())
         })
         .await
     }

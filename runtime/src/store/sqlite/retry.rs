@@ -6,30 +6,49 @@ use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
 use super::row::{self, COLUMNS, ColumnTypes, Columns, bind_envelope, micros_of};
-use super::statement::{Sql, Statement};
+use super::statement::{Sql, Statement, Value};
 use super::{Connection, SqliteStore, lease};
 use crate::message::OrderingKey;
 use crate::store::text::storable;
 use crate::store::{Fence, HeldRow, NewHold, RetryStore, StoreError};
 
-/// The first row of each key of a consumer, and every row without a key in some slots: nothing else can be due. Skips from key to key, so that
-/// a key's successors, however many, cost nothing. A head without a due time has lost the one before it, and is due.
+/// The rows that are due. Heads, and rows without a key, are found by their time. A key's successors have none; one that has become
+/// the first of its key without being told (its head was deleted by hand) is found by a walk over the keys that have
+/// successors: one step a key, however many successors it has.
 ///
-/// Binds the consumer four times, then the slots as JSON.
-const HEADS: &str = "WITH RECURSIVE keys (ordering_key) AS (
-         SELECT MIN(ordering_key) FROM {posta}retry WHERE consumer = ? AND ordering_key IS NOT NULL
+/// Binds the consumer, the slots (as JSON), the consumer twice, the slots, the consumer, and the limit.
+const DUE: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
+         SELECT s.value, (
+             SELECT MIN(ordering_key) FROM {posta}retry
+             WHERE consumer = ? AND slot = s.value AND due_at IS NULL)
+         FROM json_each(?) AS s
          UNION ALL
-         SELECT (SELECT MIN(r.ordering_key) FROM {posta}retry AS r
-                 WHERE r.consumer = ? AND r.ordering_key > keys.ordering_key)
-         FROM keys WHERE keys.ordering_key IS NOT NULL),
-     heads (position) AS (
-         SELECT (SELECT MIN(r.position) FROM {posta}retry AS r
-                 WHERE r.consumer = ? AND r.ordering_key = keys.ordering_key)
-         FROM keys WHERE keys.ordering_key IS NOT NULL
-         UNION ALL
-         SELECT position FROM {posta}retry
-         WHERE consumer = ? AND slot IN (SELECT value FROM json_each(?)) AND due_at IS NOT NULL
-           AND ordering_key IS NULL)";
+         SELECT w.slot, (
+             SELECT MIN(ordering_key) FROM {posta}retry
+             WHERE consumer = ? AND slot = w.slot AND due_at IS NULL AND ordering_key > w.ordering_key)
+         FROM waiting AS w WHERE w.ordering_key IS NOT NULL)
+     SELECT r.position FROM {posta}retry AS r
+     WHERE r.consumer = ? AND r.slot IN (SELECT value FROM json_each(?)) AND r.due_at <= {now}
+       AND (r.ordering_key IS NULL OR NOT EXISTS (
+           SELECT 1 FROM {posta}retry AS e
+           WHERE e.consumer = r.consumer AND e.ordering_key = r.ordering_key AND e.position < r.position))
+     UNION ALL
+     SELECT r.position FROM waiting AS w CROSS JOIN {posta}retry AS r ON r.position = (
+         SELECT MIN(f.position) FROM {posta}retry AS f WHERE f.consumer = ? AND f.ordering_key = w.ordering_key)
+     WHERE r.due_at IS NULL
+     ORDER BY 1 LIMIT ?";
+
+/// The first time of a head, or of a row without a key, over all slots.
+///
+/// Binds the consumer and the slots (as JSON).
+const NEXT: &str = "SELECT MIN((
+         SELECT r.due_at FROM {posta}retry AS r
+         WHERE r.consumer = ? AND r.slot = s.value AND r.due_at IS NOT NULL
+           AND (r.ordering_key IS NULL OR NOT EXISTS (
+               SELECT 1 FROM {posta}retry AS e
+               WHERE e.consumer = r.consumer AND e.ordering_key = r.ordering_key AND e.position < r.position))
+         ORDER BY r.due_at LIMIT 1)) - {now}
+     FROM json_each(?) AS s";
 
 /// A row with its message.
 type HeldTypes = (BigInt, BigInt, BigInt, ColumnTypes);
@@ -76,20 +95,13 @@ impl RetryStore for SqliteStore {
         slots: RangeInclusive<u8>,
         limit: usize,
     ) -> Result<Vec<HeldRow>, StoreError> {
-        let positions = self.heads(
-            "SELECT r.position FROM heads JOIN {posta}retry AS r ON r.position = heads.position
-             WHERE r.slot IN (SELECT value FROM json_each(?)) AND (r.due_at IS NULL OR r.due_at <= {now})
-             ORDER BY r.position LIMIT ?",
-            consumer,
-            slots,
-        );
+        let due = self.due_positions(consumer, slots).bind(limit);
         let row = self.held_row("WHERE position = ?");
         on_thread(connection, "read due messages", move |connection| {
-            let positions = positions.bind(limit).rows::<BigInt, i64>(connection)?;
-            positions
-                .into_iter()
-                .map(|position| held_row_of(row.bind(position).one::<HeldTypes, _>(connection)?))
-                .collect()
+            let positions = due.rows::<BigInt, i64>(connection)?;
+            let row_at =
+                |position| held_row_of(row.bind(position).one::<HeldTypes, _>(connection)?);
+            positions.into_iter().map(row_at).collect()
         })
         .await
     }
@@ -100,18 +112,16 @@ impl RetryStore for SqliteStore {
         consumer: &str,
         slots: RangeInclusive<u8>,
     ) -> Result<Option<Duration>, StoreError> {
-        let next = self.heads(
-            "SELECT MIN(COALESCE(r.due_at, 0)) - {now}
-             FROM heads JOIN {posta}retry AS r ON r.position = heads.position
-             WHERE r.slot IN (SELECT value FROM json_each(?))",
-            consumer,
-            slots,
-        );
-        let micros = on_thread(connection, "read the next retry's time", |connection| {
-            next.one::<Nullable<BigInt>, Option<i64>>(connection)
+        let due = self.due_positions(consumer, slots.clone()).bind(1_i64);
+        let next = self.sql(NEXT).bind(consumer).bind(numbers(slots));
+        on_thread(connection, "read the next retry's time", |connection| {
+            if due.first::<BigInt, i64>(connection)?.is_some() {
+                return Ok(Some(Duration::ZERO));
+            }
+            let micros = next.one::<Nullable<BigInt>, Option<i64>>(connection)?;
+            Ok(micros.map(row::duration))
         })
-        .await?;
-        Ok(micros.map(row::duration))
+        .await
     }
 
     async fn release(
@@ -125,8 +135,7 @@ impl RetryStore for SqliteStore {
             "DELETE FROM {posta}retry WHERE position = ? AND consumer = ? RETURNING ordering_key",
         );
         let promote = self.sql(
-            // One that has a time of its own keeps it.
-            "UPDATE {posta}retry SET due_at = {now} WHERE due_at IS NULL AND position = (
+            "UPDATE {posta}retry SET due_at = {now} WHERE position = (
                  SELECT MIN(position) FROM {posta}retry WHERE consumer = ? AND ordering_key = ?)",
         );
         let (store, consumer, fence) = (self.clone(), consumer.to_owned(), fence.clone());
@@ -214,17 +223,16 @@ impl RetryStore for SqliteStore {
 }
 
 impl SqliteStore {
-    /// A statement on the heads of a consumer, that binds the slots once more.
-    fn heads(&self, select: &str, consumer: &str, slots: RangeInclusive<u8>) -> Statement {
-        let slots =
-            serde_json::to_string(&slots.collect::<Vec<u8>>()).expect("numbers have a JSON form");
-        self.sql(&format!("{HEADS} {select}"))
+    /// The positions of what is due; the limit is still to be bound.
+    fn due_positions(&self, consumer: &str, slots: RangeInclusive<u8>) -> Statement {
+        let slots = numbers(slots);
+        self.sql(DUE)
+            .bind(consumer)
+            .bind(slots.clone())
             .bind(consumer)
             .bind(consumer)
-            .bind(consumer)
-            .bind(consumer)
-            .bind(slots.as_str())
             .bind(slots)
+            .bind(consumer)
     }
 
     fn held_row(&self, which: &str) -> Sql {
@@ -232,6 +240,10 @@ impl SqliteStore {
             "SELECT position, attempts, {{now}} - held_at, {COLUMNS} FROM {{posta}}retry {which}"
         ))
     }
+}
+
+fn numbers(slots: RangeInclusive<u8>) -> Value {
+    Value::json(&slots.collect::<Vec<u8>>())
 }
 
 fn held_rows(rows: Statement, connection: &mut SqliteConnection) -> QueryResult<Vec<HeldRow>> {

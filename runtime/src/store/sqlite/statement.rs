@@ -145,6 +145,13 @@ pub(super) enum Value {
 }
 
 impl Value {
+    /// A list, for `json_each`: so a statement's text does not depend on how long the list is.
+    pub(super) fn json(list: &(impl serde::Serialize + ?Sized)) -> Self {
+        serde_json::to_string(list)
+            .expect("numbers and texts have a JSON form")
+            .into()
+    }
+
     fn push<'b>(&'b self, out: &mut AstPass<'_, 'b, Backend>) -> QueryResult<()> {
         match self {
             Self::Integer(value) => out.push_bind_param::<Nullable<BigInt>, _>(value),

@@ -44,4 +44,11 @@ macro_rules! conforms {
 }
 
 conforms!(rabbitmq, super::under_test::RabbitMqUnderTest);
-conforms!(database_in_sqlite, super::under_test::DatabaseUnderTest);
+conforms!(
+    database_in_sqlite,
+    super::under_test::DatabaseUnderTest<posta::Sqlite>
+);
+conforms!(
+    database_in_postgres,
+    super::under_test::DatabaseUnderTest<posta::Postgres>
+);

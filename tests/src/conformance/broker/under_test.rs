@@ -5,10 +5,11 @@ use posta::Sqlite;
 use posta::broker::BrokerDriver;
 use posta::broker::database::DatabaseBroker;
 use posta::broker::rabbitmq::RabbitMq;
-use posta::store::{Database, SqliteStore};
+use posta::store::{Database, MigrationStore, SqliteStore};
 
 use crate::harness::rabbitmq::Vhost;
 use crate::harness::sqlite::SqliteFile;
+use crate::world::database::{self, TestDatabase};
 
 /// A broker with nothing in it, for one test.
 pub(crate) trait BrokerUnderTest: Sized {
@@ -63,36 +64,41 @@ impl BrokerUnderTest for RabbitMqUnderTest {
     }
 }
 
-/// The queue tables of a SQLite file.
-pub(crate) struct DatabaseUnderTest {
-    _file: SqliteFile,
-    store: SqliteStore,
-    broker: Arc<DatabaseBroker<Sqlite>>,
+/// Queue tables in a database.
+pub(crate) struct DatabaseUnderTest<D: TestDatabase> {
+    store: D::Store,
+    broker: Arc<DatabaseBroker<D>>,
+    _guard: D::Guard,
 }
 
-impl BrokerUnderTest for DatabaseUnderTest {
-    type Database = Sqlite;
+impl<D: TestDatabase> BrokerUnderTest for DatabaseUnderTest<D> {
+    type Database = D;
 
     const PREFETCH: Option<usize> = None;
 
     async fn start() -> Self {
-        let (file, store) = SqliteFile::migrated().await;
+        let (url, tables, guard) = D::fresh().await;
+        let store = database::store::<D>(&url, &tables);
+        store
+            .migrate()
+            .await
+            .expect("migrations run on an empty database");
         let broker = Arc::new(DatabaseBroker::new(
             store.clone(),
             Duration::from_millis(50),
         ));
         Self {
-            _file: file,
             store,
             broker,
+            _guard: guard,
         }
     }
 
-    fn driver(&self) -> Arc<dyn BrokerDriver<Sqlite>> {
+    fn driver(&self) -> Arc<dyn BrokerDriver<D>> {
         self.broker.clone()
     }
 
-    fn store(&self) -> &SqliteStore {
+    fn store(&self) -> &D::Store {
         &self.store
     }
 }

@@ -113,6 +113,11 @@ pub(super) async fn nothing_is_admitted_without_a_valid_fence<D: TestDatabase>(p
     assert_eq!(attempt(place, &lanes[0], id).await, Admission::LeaseLost);
     assert_eq!(attempt(place, &good, id).await, admitted(&[id], &[]));
     place.expire(&good).await;
+    assert_eq!(
+        attempt(place, &good, id).await,
+        Admission::LeaseLost,
+        "its time is over"
+    );
     let successor = place.own_expired(&good.resource, 0).await;
     assert_eq!(
         attempt(place, &good, id).await,
@@ -122,27 +127,6 @@ pub(super) async fn nothing_is_admitted_without_a_valid_fence<D: TestDatabase>(p
     assert_eq!(
         place.admit("c", &successor, &[id], &[]).await,
         admitted(&[id], &[])
-    );
-}
-
-/// As long as nobody else has taken the partition, what its last owner handles is handled.
-pub(super) async fn an_owner_whose_time_is_over_admits_until_another_takes_the_partition<
-    D: TestDatabase,
->(
-    place: &Place<D>,
-) {
-    let fence = place.own_partition("c").await;
-    assert_eq!(place.admit("c", &fence, &[], &[]).await, admitted(&[], &[]));
-    place.expire(&fence).await;
-    let id = MessageId::new();
-    assert_eq!(
-        place.admit("c", &fence, &[id], &[]).await,
-        admitted(&[id], &[])
-    );
-    place.own_expired(&fence.resource, 0).await;
-    assert_eq!(
-        attempt(place, &fence, MessageId::new()).await,
-        Admission::LeaseLost
     );
 }
 

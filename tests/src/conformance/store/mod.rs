@@ -34,7 +34,7 @@ macro_rules! suite {
                 held_rows_do_not_fill_a_batch
                 successors_of_held_rows_do_not_fill_a_batch
                 a_malformed_row_comes_alone_with_its_bytes
-                headers_that_are_no_text_count_as_their_json
+                a_header_that_is_no_text_is_malformed_and_kept_as_its_json
                 an_unknown_type_is_carried_like_any_other
                 plain_sql_needs_a_type_and_a_payload_only
                 plain_sql_rows_keep_the_order_of_their_key
@@ -44,7 +44,6 @@ macro_rules! suite {
                 dispatched_rows_stay_without_a_valid_fence
                 failed_rows_stay_as_they_are_without_a_valid_fence
                 removed_rows_stay_without_a_valid_fence
-                an_owner_whose_time_is_over_settles_until_another_takes_the_lane
                 rows_that_are_gone_or_in_another_lane_do_not_settle
                 a_failure_counts_and_says_why
                 error_texts_are_stored_without_nul_and_cut
@@ -72,7 +71,6 @@ macro_rules! suite {
                 an_admission_that_is_rolled_back_leaves_ids_fresh
                 keys_on_hold_are_seen_and_only_those_asked_for
                 nothing_is_admitted_without_a_valid_fence
-                an_owner_whose_time_is_over_admits_until_another_takes_the_partition
                 overlapping_batches_admit_each_id_once_without_deadlock
                 a_hold_of_a_transaction_that_had_the_id_is_seen
                 handled_messages_are_counted_by_consumer
@@ -86,7 +84,6 @@ macro_rules! suite {
                 a_held_message_is_the_one_that_came
                 a_message_is_held_once_by_a_consumer
                 a_release_makes_the_next_of_the_key_due
-                a_next_with_a_time_of_its_own_keeps_it
                 a_release_without_a_valid_fence_changes_nothing
                 a_release_of_what_is_gone_says_so
                 a_postponed_message_is_due_later_with_one_more_attempt

@@ -392,7 +392,7 @@ pub(super) async fn a_malformed_row_comes_alone_with_its_bytes<D: TestDatabase>(
     }
 }
 
-pub(super) async fn headers_that_are_no_text_count_as_their_json<D: TestDatabase>(
+pub(super) async fn a_header_that_is_no_text_is_malformed_and_kept_as_its_json<D: TestDatabase>(
     place: &Place<D>,
 ) {
     let (outbox, bytes) = (place.table("outbox"), D::bytes(b"{}"));
@@ -402,8 +402,18 @@ pub(super) async fn headers_that_are_no_text_count_as_their_json<D: TestDatabase
              VALUES ('a.b', {bytes}, '{{\"number\":1,\"yes\":true,\"list\":[1],\"text\":\"t\"}}')"
         ))
         .await;
-    let message = messages(&place.pending().await).remove(0);
-    let headers: Vec<(&str, &str)> = message.headers.iter().collect();
+    let rows = place.pending().await;
+    let malformed = rows[0]
+        .message
+        .as_ref()
+        .expect_err("a header that is no text");
+    assert!(malformed.reason.contains("header"), "{}", malformed.reason);
+    let headers: Vec<(&str, &str)> = malformed
+        .raw
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
     assert_eq!(
         headers,
         [
@@ -630,6 +640,7 @@ async fn without_a_valid_fence<D: TestDatabase>(
         assert_eq!(attempt(&fences).await, [], "a fence {what}");
     }
     place.expire(&good).await;
+    assert_eq!(attempt(&fences).await, [], "a fence whose time is over");
     let successor = place.own_expired(&Resource::Lanes, row.slot.number()).await;
     assert_eq!(
         attempt(&fences).await,
@@ -643,30 +654,6 @@ async fn without_a_valid_fence<D: TestDatabase>(
         "the row is as it was"
     );
     assert_eq!(attempt(&[successor]).await, [row]);
-}
-
-/// As long as nobody else has taken the lane, its last owner's word holds: what it settles is not published again.
-pub(super) async fn an_owner_whose_time_is_over_settles_until_another_takes_the_lane<
-    D: TestDatabase,
->(
-    place: &Place<D>,
-) {
-    let fences = place.own_lanes().await;
-    place
-        .enqueue(&[keyed("k", b"1"), keyed("k", b"2"), keyed("k", b"3")])
-        .await;
-    let rows = ids(&place.pending().await);
-    let fence = &fences[usize::from(rows[0].slot.number())];
-    place.expire(fence).await;
-    assert_eq!(settle(place, &fences, &rows[..1]).await, rows[..1]);
-    assert_eq!(
-        fail(place, &fences, &rows[1..2], Duration::ZERO).await,
-        rows[1..2]
-    );
-    place
-        .own_expired(&Resource::Lanes, fence.grant.number)
-        .await;
-    assert_eq!(settle(place, &fences, &rows[1..]).await, []);
 }
 
 pub(super) async fn rows_that_are_gone_or_in_another_lane_do_not_settle<D: TestDatabase>(

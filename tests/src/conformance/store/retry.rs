@@ -27,7 +27,7 @@ pub(super) async fn the_first_of_a_key_is_due_and_its_successors_wait<D: TestDat
                 failed(&message, NOW),
                 successor(&keyed("a", b"a2")),
                 failed(&keyed("b", b"b1"), NOW),
-                successor(&keyed("a", b"a3")),
+                failed(&keyed("a", b"a3"), LONG),
                 // Its own time has come, but it is not the first of its key.
                 failed(&keyed("b", b"b2"), NOW),
             ],
@@ -174,7 +174,7 @@ pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(pla
                 failed(&keyed("b", b"b1"), LONG),
                 successor(&keyed("b", b"b2")),
                 successor(&keyed("a", b"a2")),
-                successor(&keyed("a", b"a3")),
+                failed(&keyed("a", b"a3"), LONG),
             ],
         )
         .await;
@@ -189,22 +189,6 @@ pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(pla
     }
     assert!(due(place, "c", ALL, 100).await.is_empty());
     assert!(due(place, "other", ALL, 100).await.is_empty());
-}
-
-pub(super) async fn a_next_with_a_time_of_its_own_keeps_it<D: TestDatabase>(place: &Place<D>) {
-    let fence = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[
-                failed(&keyed("a", b"a1"), NOW),
-                failed(&keyed("a", b"a2"), LONG),
-            ],
-        )
-        .await;
-    let position = due(place, "c", ALL, 1).await[0].position;
-    assert!(release(place, &fence, position).await);
-    assert!(due(place, "c", ALL, 1).await.is_empty());
 }
 
 pub(super) async fn a_release_without_a_valid_fence_changes_nothing<D: TestDatabase>(
@@ -222,6 +206,10 @@ pub(super) async fn a_release_without_a_valid_fence_changes_nothing<D: TestDatab
         assert!(!release(place, &fence, position).await, "a fence {what}");
     }
     place.expire(&good).await;
+    assert!(
+        !release(place, &good, position).await,
+        "a fence whose time is over"
+    );
     let successor = place.own_expired(&good.resource, 0).await;
     assert!(
         !release(place, &good, position).await,
@@ -285,6 +273,10 @@ pub(super) async fn a_postponement_without_a_valid_fence_changes_nothing<D: Test
         );
     }
     place.expire(&good).await;
+    assert!(
+        !postpone(place, &good, position, "no", LONG).await,
+        "a fence whose time is over"
+    );
     place.own_expired(&good.resource, 0).await;
     assert!(
         !postpone(place, &good, position, "no", LONG).await,

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use super::connection::{Connection, Health};
 use super::reactor::Reactor;
 use super::slot::ConnectionSlot;
-use super::{RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
+use super::{QueueState, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
 use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, PartitionQueue, Publisher,
     Subscription, Topology,
@@ -82,6 +82,17 @@ impl RabbitMq {
     /// `Blocked` while the broker blocks the connection; otherwise as connecting and declaring the exchange fail.
     pub async fn publish(&self) -> Result<RabbitMqPublisher, BrokerError> {
         RabbitMqPublisher::open(self.shared.clone()).await
+    }
+
+    /// How a partition's queue is, by the broker's own count.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    ///
+    /// # Errors
+    /// `Topology` when the queue is missing; otherwise as connecting fails.
+    pub async fn queue_state(&self, queue: &PartitionQueue) -> Result<QueueState, BrokerError> {
+        QueueState::ask(&self.shared, queue).await
     }
 
     /// A subscription with a channel of its own.

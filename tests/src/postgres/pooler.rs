@@ -1,0 +1,169 @@
+//! PgBouncer in transaction mode: each transaction may run on another server connection.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use posta::store::{
+    Connect, Database, Fence, InboxStore, LeaseStore, MemberId, MigrationStore, OutboxStore,
+    PostgresStore, Resource, RowId, Store, StoreError,
+};
+use posta::{MessageId, Postgres, Slot, Tables};
+
+use super::{chain, keyed};
+use crate::harness::postgres::{connect, fresh, number};
+
+const TTL: Duration = Duration::from_secs(600);
+
+fn pooled(url: &str, tables: &Tables, transaction_pooler: bool) -> PostgresStore {
+    let connect = Connect {
+        transaction_pooler,
+        ..connect(tables.clone())
+    };
+    PostgresStore::connect(url, &connect).unwrap()
+}
+
+/// One process's share: transactions with several statements, some of them pipelined, some of them failing, on all its
+/// connections at once.
+async fn work(store: &PostgresStore, consumer: &str, rounds: usize) -> Result<(), StoreError> {
+    let resource = Resource::Partitions(consumer.to_owned());
+    let member = MemberId::random();
+    let mut session = store.begin().await?;
+    store.join(&mut session, &resource, 1, member, TTL).await?;
+    let grants = store
+        .acquire(&mut session, &resource, 1, member, TTL, 1)
+        .await?;
+    session.commit().await?;
+    let fence = Fence {
+        resource,
+        owner: member,
+        grant: grants[0],
+    };
+    let lanes: Vec<Slot> = Slot::all().collect();
+    let one = async |number: usize| {
+        for _ in 0..rounds {
+            let mut session = store.begin().await?;
+            let ids = [MessageId::new()];
+            let _ = store
+                .admit(&mut session, consumer, &fence, &ids, &[])
+                .await?;
+            let envelopes = [keyed(&format!("k{number}"), consumer)];
+            Postgres::insert_outbox(&mut session, store.tables(), &envelopes).await?;
+            session.commit().await?;
+
+            let mut session = store.begin().await?;
+            store.pending(&mut session, &lanes, &[], 10).await?;
+            // The same id again: the statement fails, and what was prepared for it must not stay on the server's connection.
+            let twice = [envelopes[0].clone(), envelopes[0].clone()];
+            let refused = Postgres::insert_outbox(&mut session, store.tables(), &twice).await;
+            assert!(refused.is_err());
+            session.rollback().await;
+        }
+        Ok::<_, StoreError>(())
+    };
+    try_join_all((0..8).map(one)).await.map(drop)
+}
+
+#[tokio::test]
+async fn two_processes_share_a_pooler() {
+    let (_, tables, guard) = fresh().await;
+    let stores = [(); 2].map(|()| pooled(&guard.pooled_url(), &tables, true));
+    stores[0]
+        .migrate()
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    stores[1].check_migrations().await.unwrap();
+    // As processes do, both count their statements from the beginning: in turn, not from one counter as in this process. So names
+    // are met again on the same server connections only if each transaction takes its own away with it, which is looked at below.
+    let both = stores
+        .iter()
+        .zip(["a", "b"])
+        .map(|(store, consumer)| work(store, consumer, 20));
+    try_join_all(both)
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+
+    let mut session = stores[0].begin().await.unwrap();
+    let rows = format!("SELECT count(*) FROM {}.outbox", tables.name());
+    assert_eq!(number(&mut session, &rows).await, 2 * 8 * 20);
+    session.rollback().await;
+    no_statement_is_left_on_any_server_connection(&stores[0]).await;
+}
+
+/// Looks at several server connections at once, by a transaction on each.
+async fn no_statement_is_left_on_any_server_connection(store: &PostgresStore) {
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let mut session = store.begin().await.unwrap();
+        // The one that asks is there itself.
+        let others = "SELECT count(*) FROM pg_prepared_statements
+            WHERE statement NOT LIKE '%pg_prepared_statements%'";
+        assert_eq!(number(&mut session, others).await, 0);
+        sessions.push(session);
+    }
+    for session in sessions {
+        session.rollback().await;
+    }
+}
+
+#[tokio::test]
+async fn a_settle_works_through_a_pooler_like_directly() {
+    let (url, tables, guard) = fresh().await;
+    let direct = crate::harness::postgres::store(&url, tables.clone());
+    direct.migrate().await.unwrap();
+    let store = pooled(&guard.pooled_url(), &tables, true);
+    let member = MemberId::random();
+    let lanes: Vec<Slot> = Slot::all().collect();
+    let mut session = store.begin().await.unwrap();
+    store
+        .join(&mut session, &Resource::Lanes, 64, member, TTL)
+        .await
+        .unwrap();
+    let grants = store
+        .acquire(&mut session, &Resource::Lanes, 64, member, TTL, 64)
+        .await
+        .unwrap();
+    let fences: Vec<Fence> = grants
+        .into_iter()
+        .map(|grant| Fence {
+            resource: Resource::Lanes,
+            owner: member,
+            grant,
+        })
+        .collect();
+    let envelopes: Vec<_> = (0..50).map(|n| keyed(&format!("k{n}"), "")).collect();
+    Postgres::insert_outbox(&mut session, &tables, &envelopes)
+        .await
+        .unwrap();
+    session.commit().await.unwrap();
+    let mut session = store.begin().await.unwrap();
+    let rows = store.pending(&mut session, &lanes, &[], 100).await.unwrap();
+    let ids: Vec<RowId> = rows.iter().map(|row| row.id).collect();
+    assert_eq!(
+        store
+            .mark_dispatched(&mut session, &fences, &ids)
+            .await
+            .unwrap()
+            .len(),
+        50
+    );
+    session.commit().await.unwrap();
+}
+
+/// Kept statements behind such a pooler are lost or met by others; the error says what to do.
+#[tokio::test]
+async fn a_pooler_that_nobody_told_of_is_asked_about() {
+    let (url, tables, guard) = fresh().await;
+    crate::harness::postgres::store(&url, tables.clone())
+        .migrate()
+        .await
+        .unwrap();
+    let store = pooled(&guard.pooled_url(), &tables, false);
+    for _ in 0..20 {
+        if let Err(error) = work(&store, "c", 5).await {
+            let text = chain(&error);
+            assert!(text.contains("transaction_pooler"), "{text}");
+            return;
+        }
+    }
+    panic!("statements that are kept prepared were never missed");
+}
