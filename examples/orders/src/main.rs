@@ -1,17 +1,19 @@
-//! Orders: a shop, an inventory and a billing, three processes with a database each, and RabbitMQ between them.
+//! Orders: a shop, an inventory and a billing, three processes with a database each, and RabbitMQ
+//! between them.
 //!
 //! ```text
 //! export ORDERS_BROKER=amqp://localhost
-//! cargo run -p orders -- inventory        each in a terminal of its own; SQLite files in the working directory
+//! cargo run -p orders -- inventory        each in a terminal of its own
 //! cargo run -p orders -- billing
 //! cargo run -p orders -- shop
 //! cargo run -p orders -- place --count 100
 //! cargo run -p orders -- report
 //! ```
 //!
-//! `--database postgres://…` gives a party a PostgreSQL database instead. Start inventory and billing before the first order: a
-//! message goes to the queues that are there, and theirs are from their first start on. `RUST_LOG=debug` says more. README.md
-//! tells what happens.
+//! The databases are SQLite files in the working directory; `--database postgres://…` gives a party
+//! a PostgreSQL database instead. Start inventory and
+//! billing before the first order: a message goes to the queues that are there, and theirs are from
+//! their first start on. `RUST_LOG=debug` says more. README.md tells what happens.
 
 mod books;
 mod catalogue;
@@ -149,7 +151,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for OpenTelemetry and make a long line of each.
+/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for
+/// OpenTelemetry and make a long line of each.
 fn log() {
     let filter = EnvFilter::try_from_default_env();
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info,posta::telemetry=off"));

@@ -8,8 +8,9 @@
 //! curl http://127.0.0.1:8080/repositories                             what the statistics say
 //! ```
 //!
-//! `WEBHOOKS_SECRET` is what the webhook's page at GitHub has as its secret; `WEBHOOKS_SECRET_BEFORE` the one before, while it is being
-//! changed. `RUST_LOG=debug` says more. README.md goes through all of it.
+//! `WEBHOOKS_SECRET` is what the webhook's page at GitHub has as its secret;
+//! `WEBHOOKS_SECRET_BEFORE` the one before, while it is being changed. `RUST_LOG=debug` says more.
+//! README.md goes through all of it.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -149,7 +150,8 @@ impl Place {
     }
 }
 
-/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for OpenTelemetry and make a long line of each.
+/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for
+/// OpenTelemetry and make a long line of each.
 fn log() {
     let filter = EnvFilter::try_from_default_env();
     let filter =

@@ -29,7 +29,8 @@ async fn each_order_is_reserved_and_invoiced_once_and_in_order_on_sqlite() {
     .await;
 }
 
-/// The inventory, where orders contend for the same rows, is on PostgreSQL here, and the shop; nobody sees what the others are on.
+/// The inventory, where orders contend for the same rows, is on PostgreSQL here, and the shop;
+/// nobody sees what the others are on.
 #[actix_rt::test]
 async fn each_order_is_reserved_and_invoiced_once_and_in_order_on_different_databases() {
     let (folder, vhost) = (SqliteFile::absent(), Vhost::fresh().await);
