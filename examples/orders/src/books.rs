@@ -128,7 +128,8 @@ impl Books {
         self.orders.iter().filter(|order| !settled(order)).count() as i64
     }
 
-    /// What one party's books say against another's, in words; while messages are under way they may differ.
+    /// What one party's books say against another's, in words; while messages are under way they
+    /// may differ.
     fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut same = |what: &str, one: i64, other: i64| {

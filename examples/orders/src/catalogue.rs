@@ -9,7 +9,7 @@ pub(crate) const ITEMS: [(&str, i64); 5] = [
     ("seal", 1250),
 ];
 
-/// What one customer wants, and how often he changes his mind.
+/// What one customer wants, and how often that changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) order_id: Uuid,
@@ -29,7 +29,8 @@ impl Wish {
     }
 }
 
-/// Wishes of so many customers: each changes his mind up to `changes` times, and every tenth cancels.
+/// Wishes of so many customers: each changes up to `changes` times, and every tenth order is
+/// cancelled.
 pub(crate) fn wishes(count: u64, changes: u64) -> Vec<Wish> {
     (0..count)
         .map(|number| {

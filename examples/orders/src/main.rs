@@ -1,17 +1,19 @@
-//! Orders: a shop, an inventory and a billing, three processes with a database each, and RabbitMQ between them.
+//! Orders: a shop, an inventory and a billing, three processes with a database each, and RabbitMQ
+//! between them.
 //!
 //! ```text
 //! export ORDERS_BROKER=amqp://localhost
-//! cargo run -p orders -- inventory        each in a terminal of its own; SQLite files in the working directory
+//! cargo run -p orders -- inventory        each in a terminal of its own
 //! cargo run -p orders -- billing
 //! cargo run -p orders -- shop
 //! cargo run -p orders -- place --count 100
 //! cargo run -p orders -- report
 //! ```
 //!
-//! `--database postgres://…` gives a party a PostgreSQL database instead. Start inventory and billing before the first order: a
-//! message goes to the queues that are there, and theirs are from their first start on. `RUST_LOG=debug` says more. README.md
-//! tells what happens.
+//! The databases are SQLite files in the working directory; `--database postgres://…` gives a party
+//! a PostgreSQL database instead. Start inventory and
+//! billing before the first order: a message goes to the queues that are there, and theirs are from
+//! their first start on. `RUST_LOG=debug` says more. README.md tells what happens.
 
 mod books;
 mod catalogue;
@@ -109,12 +111,7 @@ struct Party {
 
 #[actix::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+    log();
     match Arguments::parse().command {
         Command::Shop { database, party } => run(Role::Shop, database, party, 0).await?,
         Command::Inventory {
@@ -152,6 +149,18 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for
+/// OpenTelemetry and make a long line of each.
+fn log() {
+    let filter = EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info,posta::telemetry=off"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 async fn run(role: Role, database: String, party: Party, stock: i64) -> anyhow::Result<()> {

@@ -1,7 +1,9 @@
-//! The contract between the three parties: what they say to each other, and nothing of how they work.
+//! The contract between the three parties: what they say to each other, and nothing of how they
+//! work.
 //!
-//! Every message is keyed by its order, so each party handles what concerns one order in the order in which it was said. `revision`
-//! counts an order's events from 1; nobody needs it for the order of things, and everybody checks it, to show that it holds.
+//! Every message is keyed by its order, so each party handles what concerns one order in the order
+//! in which it was said. `revision` counts an order's events from 1; nobody needs it for the order
+//! of things, and everybody checks it, to show that it holds.
 
 use posta::Message;
 use serde::{Deserialize, Serialize};

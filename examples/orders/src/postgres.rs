@@ -3,8 +3,8 @@
 /// The one line that differs.
 pub(crate) type Db = posta::Postgres;
 
-/// What stands before the name of a table that is made. PostgreSQL looks into the role's own schema first, and for a role called `posta`
-/// that would be Posta's.
+/// What stands before the name of a table that is made. PostgreSQL looks into the role's own schema
+/// first, and for a role called `posta` that would be Posta's.
 const AT: &str = "public.";
 
 /// What keeps two processes apart that make the tables at once: IF NOT EXISTS alone does not.

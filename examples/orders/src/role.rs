@@ -26,7 +26,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Refuses the database broker: it would carry messages within one party's database, where nobody else reads them.
+    /// Refuses the database broker: it would carry messages within one party's database, where
+    /// nobody else reads them.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.broker != "database",

@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use crate::{Delivery, WebhookReceived};
 
-/// A running hash over delivery ids: equal only if the same ids were added in the same order, none left out, none twice.
+/// A running hash over delivery ids: equal only if the same ids were added in the same order, none
+/// left out, none twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain([u8; 32]);
 
@@ -61,9 +62,11 @@ impl Tally {
     }
 }
 
-/// The statistics that these deliveries must lead to, sent in this order, each counted once however often it is in the list.
+/// The statistics that these deliveries must lead to, sent in this order, each counted once however
+/// often it is in the list.
 ///
-/// Deliveries without a repository are not in it (they have no order among each other), nor are those of ignored events.
+/// Deliveries without a repository are not in it (they have no order among each other), nor are
+/// those of ignored events.
 ///
 /// # Errors
 /// When a body is none of GitHub's.

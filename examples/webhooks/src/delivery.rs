@@ -18,8 +18,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Reads deliveries from JSON Lines, each `{"event": …, "delivery": …, "payload": …}`. The body is the payload's text as it stands
-    /// there, not a rendering of its value.
+    /// Reads deliveries from JSON Lines, each `{"event": …, "delivery": …, "payload": …}`. The body
+    /// is the payload's text as it stands there, not a rendering of its value.
     ///
     /// # Errors
     /// When a line cannot be read or is no such object; the error names the line.
@@ -61,7 +61,10 @@ mod tests {
 
     #[test]
     fn a_line_s_payload_is_kept_as_it_is_written() {
-        let line = r#"{"event":"push","delivery":"3922dbb8-795b-551c-a288-f492aaf2c6db","payload":{"b": 1.0,"a":"\u00e9"}}"#;
+        let line = concat!(
+            r#"{"event":"push","delivery":"3922dbb8-795b-551c-a288-f492aaf2c6db","#,
+            r#""payload":{"b": 1.0,"a":"\u00e9"}}"#
+        );
         let read = Delivery::read_lines(line.as_bytes()).unwrap();
         assert_eq!(read[0].event, "push");
         assert_eq!(read[0].body, r#"{"b": 1.0,"a":"\u00e9"}"#);

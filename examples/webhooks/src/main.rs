@@ -8,8 +8,9 @@
 //! curl http://127.0.0.1:8080/repositories                             what the statistics say
 //! ```
 //!
-//! `WEBHOOKS_SECRET` is what the webhook's page at GitHub has as its secret; `WEBHOOKS_SECRET_BEFORE` the one before, while it is being
-//! changed. `RUST_LOG=debug` says more. README.md goes through all of it.
+//! `WEBHOOKS_SECRET` is what the webhook's page at GitHub has as its secret;
+//! `WEBHOOKS_SECRET_BEFORE` the one before, while it is being changed. `RUST_LOG=debug` says more.
+//! README.md goes through all of it.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -79,12 +80,7 @@ enum Instead {
 
 #[actix_web::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+    log();
     let arguments = Arguments::parse();
     let mut options = Options::new(secrets()?);
     match arguments.instead {
@@ -152,6 +148,19 @@ impl Place {
             ..options
         }
     }
+}
+
+/// Logs to standard error what `RUST_LOG` says; by default without Posta's spans, which are for
+/// OpenTelemetry and make a long line of each.
+fn log() {
+    let filter = EnvFilter::try_from_default_env();
+    let filter =
+        filter.unwrap_or_else(|_| EnvFilter::new("info,posta::telemetry=off,actix_server=warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// From the environment, since an argument can be read by everybody on the machine.

@@ -12,10 +12,12 @@ pub const EVENT: &str = "github-event";
 /// Header: GitHub's signature of the body, as `X-Hub-Signature-256` had it.
 pub const SIGNATURE: &str = "github-signature";
 
-/// `webhook.received`: a delivery that the service has stored, keyed by the repository that it tells of.
+/// `webhook.received`: a delivery that the service has stored, keyed by the repository that it
+/// tells of.
 ///
-/// The payload is the body as GitHub sent it, byte for byte, so a subscriber in any language reads what GitHub documents. What
-/// came in HTTP headers travels in the envelope's headers, and the delivery id is the message id.
+/// The payload is the body as GitHub sent it, byte for byte, so a subscriber in any language reads
+/// what GitHub documents. What came in HTTP headers travels in the envelope's headers, and the
+/// delivery id is the message id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookReceived {
     /// `owner/name`; deliveries about an organisation or an account have none, and so no order.
@@ -45,10 +47,12 @@ impl WebhookReceived {
         })
     }
 
-    /// The envelope of a delivery: this message with the delivery's id as its own, and the rest in headers.
+    /// The envelope of a delivery: this message with the delivery's id as its own, and the rest in
+    /// headers.
     ///
     /// # Errors
-    /// When a part breaks one of the envelope's limits, such as a repository's name of more than 255 bytes.
+    /// When a part breaks one of the envelope's limits, such as a repository's name of more than
+    /// 255 bytes.
     pub fn envelope(
         &self,
         delivery: &Delivery,
@@ -62,7 +66,8 @@ impl WebhookReceived {
     }
 }
 
-// By hand, since only some deliveries have a key: `#[message(key = repository)]` would demand one of each.
+// By hand, since only some deliveries have a key: `#[message(key = repository)]` would demand one
+// of each.
 impl Message for WebhookReceived {
     const TYPE: &'static str = "webhook.received";
     const VERSION: u32 = 1;

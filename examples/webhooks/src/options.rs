@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use crate::Secrets;
 
-/// Largest body that is taken, in bytes: Posta's default limit of a payload. GitHub itself caps at 25 MB, which next to nothing reaches.
+/// Largest body that is taken, in bytes: Posta's default limit of a payload. GitHub itself caps at
+/// 25 MB, which next to nothing reaches.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// How the service runs.
@@ -19,14 +20,17 @@ pub struct Options {
     pub secrets: Secrets,
     /// Events that the statistics leave out.
     pub ignored: BTreeSet<String>,
-    /// How long the work of a killed process rests before another one, or the next start, takes it over.
+    /// How long the work of a killed process rests before another one, or the next start, takes it
+    /// over.
     pub lease: Duration,
-    /// Whether SIGTERM and SIGINT end the service; a program that embeds it may want to see to that itself.
+    /// Whether SIGTERM and SIGINT end the service; a program that embeds it may want to see to that
+    /// itself.
     pub signals: bool,
 }
 
 impl Options {
-    /// Options with the defaults of a local start: SQLite in `webhooks.db`, messages by the database itself, loopback only.
+    /// Options with the defaults of a local start: SQLite in `webhooks.db`, messages by the
+    /// database itself, loopback only.
     #[must_use]
     pub fn new(secrets: Secrets) -> Self {
         Self {

@@ -5,9 +5,10 @@ pub type Db = posta::Postgres;
 
 /// The service's own tables.
 ///
-/// The lock is for two processes that start at once: IF NOT EXISTS alone does not keep them apart. The schema is named since PostgreSQL
-/// looks into the role's own schema first: for a role called `posta`, Posta's, as soon as it is there. The archive has no
-/// unique key on purpose: if anything were handled twice, it would show.
+/// The lock is for two processes that start at once: IF NOT EXISTS alone does not keep them apart.
+/// The schema is named since PostgreSQL looks into the role's own schema first: for a role called
+/// `posta`, Posta's, as soon as it is there. The archive has no unique key on purpose: if anything
+/// were handled twice, it would show.
 const TABLES: &str = "
     SELECT pg_advisory_xact_lock(hashtext('webhooks.tables'));
     CREATE TABLE IF NOT EXISTS public.deliveries (

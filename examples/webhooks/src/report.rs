@@ -23,7 +23,8 @@ pub struct Report {
     pub altered: u64,
     /// Repositories that the statistics must know.
     pub repositories: u64,
-    /// Repositories of which the statistics are not what they must be: something is missing, doubled or out of order.
+    /// Repositories of which the statistics are not what they must be: something is missing,
+    /// doubled or out of order.
     pub wrong: Vec<String>,
 }
 

@@ -16,7 +16,8 @@ pub enum Running {
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Running {
-    /// Starts the service on the database that the URL's scheme says. Needs an actix system on this thread.
+    /// Starts the service on the database that the URL's scheme says. Needs an actix system on this
+    /// thread.
     ///
     /// # Errors
     /// When the database is not there, a URL is none, or the port is taken.
@@ -60,7 +61,8 @@ impl Running {
     }
 }
 
-/// Compares a database's tables with what was sent, until they are right or `patience` is over; gives back the last comparison.
+/// Compares a database's tables with what was sent, until they are right or `patience` is over;
+/// gives back the last comparison.
 ///
 /// The service may run meanwhile, in this process or another, or not at all.
 ///

@@ -12,9 +12,11 @@ const SENDERS: usize = 8;
 /// Between two tries of a delivery that was not taken.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Sends deliveries as GitHub does, only more patiently: what is not taken is sent again until it is.
+/// Sends deliveries as GitHub does, only more patiently: what is not taken is sent again until it
+/// is.
 ///
-/// Deliveries of one repository go one after the other, in the order given; those of different repositories at the same time.
+/// Deliveries of one repository go one after the other, in the order given; those of different
+/// repositories at the same time.
 #[derive(Clone, Debug)]
 pub struct Sender {
     address: SocketAddr,
@@ -50,10 +52,12 @@ impl Sender {
         }
     }
 
-    /// Sends all; blocks the thread until the last is taken. `progress` is called after each, from several threads.
+    /// Sends all; blocks the thread until the last is taken. `progress` is called after each, from
+    /// several threads.
     ///
     /// # Errors
-    /// When the service refuses a delivery, or does not take one in time; others may have been taken.
+    /// When the service refuses a delivery, or does not take one in time; others may have been
+    /// taken.
     pub fn send_all(
         &self,
         deliveries: &[Delivery],

@@ -3,7 +3,8 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The secrets that GitHub may have signed with: the present one and, while it is being changed, the one before.
+/// The secrets that GitHub may have signed with: the present one and, while it is being changed,
+/// the one before.
 #[derive(Clone)]
 pub struct Secrets {
     keys: Vec<Hmac<Sha256>>,
@@ -40,8 +41,8 @@ impl Secrets {
         format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
     }
 
-    /// Whether `X-Hub-Signature-256` is a signature of the body by one of the secrets. Takes the same time wherever the
-    /// signature is wrong, so that it cannot be guessed byte by byte.
+    /// Whether `X-Hub-Signature-256` is a signature of the body by one of the secrets. Takes the
+    /// same time wherever the signature is wrong, so that it cannot be guessed byte by byte.
     #[must_use]
     pub fn verify(&self, signature: &str, body: &[u8]) -> bool {
         let Some(digits) = signature.strip_prefix("sha256=") else {

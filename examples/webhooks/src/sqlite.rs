@@ -3,7 +3,8 @@
 /// The one line that differs.
 pub type Db = posta::Sqlite;
 
-/// The service's own tables. The archive has no unique key on purpose: if anything were handled twice, it would show.
+/// The service's own tables. The archive has no unique key on purpose: if anything were handled
+/// twice, it would show.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS deliveries (
         delivery   TEXT PRIMARY KEY,

@@ -1,4 +1,5 @@
 //! The examples as their users run them: real processes, real servers, killed in the middle.
 
+mod orders;
 mod program;
 mod webhooks;

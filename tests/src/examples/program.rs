@@ -9,8 +9,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The folder of the examples' binaries: where the tests' own build puts them.
 ///
-/// Cargo builds a package's binaries for tests of the same package only, so they are built here, once per run, with the features that
-/// the tests have. When they are there already that takes a moment.
+/// Cargo builds a package's binaries for tests of the same package only, so they are built here,
+/// once per run, with the features that the tests have. When they are there already that takes a
+/// moment.
 static BINARIES: LazyLock<PathBuf> = LazyLock::new(|| {
     let tests = std::env::current_exe().expect("the tests are a file");
     // target/<profile>/deps/posta_tests-…

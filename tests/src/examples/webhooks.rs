@@ -121,7 +121,8 @@ async fn accepts_one_of_many_copies(options: &Options) {
     running.stop().await.expect("the service ends");
 }
 
-/// What the service answers to requests that are not GitHub's; nothing of them is stored, as the comparison at the end shows.
+/// What the service answers to requests that are not GitHub's; nothing of them is stored, as the
+/// comparison at the end shows.
 async fn refuses_what_is_not_signed(address: SocketAddr) {
     let sender = sender(address);
     let check = move || {
@@ -184,7 +185,8 @@ async fn is_right(options: &Options, sent: &[Delivery]) {
     assert!(report.is_right(), "\n{report}");
 }
 
-/// 120 deliveries, skewed as in life: half of them to one repository, every tenth to none. A quarter is sent again later.
+/// 120 deliveries, skewed as in life: half of them to one repository, every tenth to none. A
+/// quarter is sent again later.
 fn deliveries() -> Vec<Delivery> {
     let mut sent = Vec::new();
     for number in 0..120 {

@@ -26,7 +26,8 @@ diesel::table! {
     }
 }
 
-/// The consumer `billing`: an invoice for every order, a new one when it changes, none any more when it is cancelled.
+/// The consumer `billing`: an invoice for every order, a new one when it changes, none any more
+/// when it is cancelled.
 #[derive(Clone, Copy, Debug, Consumer)]
 #[consumer(
     name = "billing",

@@ -84,7 +84,8 @@ async fn answer(
     Ok(())
 }
 
-/// Makes the order's reservation what the revision asks for; if there is not enough, nothing. Says whether it could.
+/// Makes the order's reservation what the revision asks for; if there is not enough, nothing. Says
+/// whether it could.
 async fn reserve(
     tx: &mut Tx<'_, Db>,
     order_id: Uuid,

@@ -31,7 +31,8 @@ pub(crate) async fn run(role: Role, place: &Place, stock: i64) -> anyhow::Result
         .lease_ttl(Duration::from_secs(place.lease));
     let posta = match role {
         Role::Shop => posta.consumer(shop::Shop),
-        // Two orders may want the same items in another sequence. A transaction that takes one item only waits for nobody who waits for it.
+        // Two orders may want the same items in another sequence. A transaction that takes one item
+        // only waits for nobody who waits for it.
         Role::Inventory => posta.consumer(inventory::Inventory).consume_batch(1),
         Role::Billing => posta.consumer(billing::Billing),
     };

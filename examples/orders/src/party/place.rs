@@ -9,10 +9,11 @@ use crate::catalogue::{Wish, wishes};
 use crate::messages::{OrderCancelled, OrderChanged, OrderPlaced};
 use crate::role::Role;
 
-/// Places orders, then changes and cancels some, each event in a transaction of its own with its message.
+/// Places orders, then changes and cancels some, each event in a transaction of its own with its
+/// message.
 ///
-/// There is no actor system in this process: it writes state and outbox in transactions that it begins itself, and ends. The shop's
-/// process, on the same database, dispatches.
+/// There is no actor system in this process: it writes state and outbox in transactions that it
+/// begins itself, and ends. The shop's process, on the same database, dispatches.
 pub(crate) async fn place(database: &str, count: u64, changes: u64) -> anyhow::Result<()> {
     let store = open(database)?;
     store.migrate().await?;
@@ -21,7 +22,8 @@ pub(crate) async fn place(database: &str, count: u64, changes: u64) -> anyhow::R
     for wish in &wishes {
         order(&store, wish).await?;
     }
-    // All orders' first changes, then all second ones: every key has the others' messages between its own.
+    // All orders' first changes, then all second ones: every key has the others' messages between
+    // its own.
     for round in 0..changes {
         for wish in wishes.iter().filter(|wish| round < wish.changes) {
             change(&store, wish, round).await?;

@@ -1,4 +1,5 @@
--- An order as the shop sees it: what the customer wants, and what inventory and billing have said about it so far.
+-- An order as the shop sees it: what the customer wants, and what inventory and billing have said
+-- about it so far.
 CREATE TABLE IF NOT EXISTS {at}orders (
     order_id         TEXT PRIMARY KEY,
     item             TEXT NOT NULL,

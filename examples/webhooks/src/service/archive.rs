@@ -9,8 +9,9 @@ use crate::{Secrets, WebhookReceived};
 
 /// The consumer `archive`: keeps every body with its signature.
 ///
-/// It checks the signature once more, over the bytes that came out at this end: what is archived is what GitHub signed, whatever lies
-/// between. A handler is a function with what it needs as arguments; shared state comes as [`Data`].
+/// It checks the signature once more, over the bytes that came out at this end: what is archived is
+/// what GitHub signed, whatever lies between. A handler is a function with what it needs as
+/// arguments; shared state comes as [`Data`].
 pub(super) async fn archive(
     message: WebhookReceived,
     tx: &mut Tx<'_, Db>,

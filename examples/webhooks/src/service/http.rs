@@ -38,7 +38,8 @@ pub(super) fn serve(
     Ok(server.workers(2).listen(listener)?.run())
 }
 
-/// Takes a delivery: 202 when it is new, 200 when it was here before. Either says that it is safe; whatever else, that it is not.
+/// Takes a delivery: 202 when it is new, 200 when it was here before. Either says that it is safe;
+/// whatever else, that it is not.
 #[post("/webhooks")]
 async fn receive(
     request: HttpRequest,

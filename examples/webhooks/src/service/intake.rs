@@ -26,17 +26,18 @@ pub(super) enum IntakeError {
     /// The database did not do it: the same again may succeed.
     #[error(transparent)]
     Statement(#[from] diesel::result::Error),
-    /// The transaction did not come to its end. If it failed in its commit, it may have happened all the same; then the
-    /// repetition finds it done.
+    /// The transaction did not come to its end. If it failed in its commit, it may have happened
+    /// all the same; then the repetition finds it done.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
 }
 
 /// Stores a delivery and enqueues its message in one transaction, unless it is here already.
 ///
-/// The insert decides, not a look before it: of two copies at the same moment one waits for the other's row to be committed (PostgreSQL)
-/// or for its whole transaction (SQLite), then conflicts. ON CONFLICT DO NOTHING makes of that an answer; as an error it would
-/// leave a transaction on PostgreSQL in which nothing more can be done.
+/// The insert decides, not a look before it: of two copies at the same moment one waits for the
+/// other's row to be committed (PostgreSQL) or for its whole transaction (SQLite), then conflicts.
+/// ON CONFLICT DO NOTHING makes of that an answer; as an error it would leave a transaction on
+/// PostgreSQL in which nothing more can be done.
 pub(super) async fn take(
     posta: &Posta<Db>,
     envelope: Envelope,

@@ -32,7 +32,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Makes the tables, starts the consumers, then takes deliveries. Needs an actix system on this thread.
+    /// Makes the tables, starts the consumers, then takes deliveries. Needs an actix system on this
+    /// thread.
     ///
     /// # Errors
     /// When the database is not there, a URL is none, or the port is taken.
@@ -67,8 +68,9 @@ impl Running {
         })
     }
 
-    /// Waits until the HTTP server ends, by SIGTERM or SIGINT if [`Options::signals`] says so, then drains. In this order, since a delivery
-    /// that was answered with 202 is in the database, and can wait there.
+    /// Waits until the HTTP server ends, by SIGTERM or SIGINT if [`Options::signals`] says so, then
+    /// drains. In this order, since a delivery that was answered with 202 is in the database, and
+    /// can wait there.
     ///
     /// # Errors
     /// When the server failed, or the drain took too long; nothing is lost then, only done again.

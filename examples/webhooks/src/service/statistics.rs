@@ -11,9 +11,10 @@ use crate::{Chain, Tally, WebhookReceived};
 
 /// The consumer `statistics`: count, last event and chain of each repository.
 ///
-/// It reads a row, computes, and writes it back, with no lock and no thought of other processes: all messages of one repository
-/// are handled one after the other, each once, in the order in which they were taken in. The chain would show it if not. A consumer with
-/// state of its own is a struct.
+/// It reads a row, computes, and writes it back, with no lock and no thought of other processes:
+/// all messages of one repository are handled one after the other, each once, in the order in which
+/// they were taken in. The chain would show it if not. A consumer with state of its own is a
+/// struct.
 #[derive(Clone, Debug, Consumer)]
 #[consumer(name = "statistics", handles(WebhookReceived => count))]
 pub struct Statistics {

@@ -51,7 +51,8 @@ pub fn open(url: &str) -> anyhow::Result<<Db as Database>::Store> {
     <Db as Database>::Store::connect(url, &connect).context("the database cannot be used")
 }
 
-/// Makes the service's own tables, unless they are there. Before the consumers start: they write to them.
+/// Makes the service's own tables, unless they are there. Before the consumers start: they write to
+/// them.
 pub(super) async fn create(store: &impl Store<Database = Db>) -> anyhow::Result<()> {
     let mut session = store
         .begin()

@@ -10,7 +10,8 @@ use crate::{Chain, Delivery, Report, Tally, expected};
 
 /// Compares the tables with what was sent, in the order in which it was sent, repetitions included.
 ///
-/// Reads in one transaction, so the tables are seen at one moment, whatever goes on. Memory: every body twice.
+/// Reads in one transaction, so the tables are seen at one moment, whatever goes on. Memory: every
+/// body twice.
 ///
 /// # Errors
 /// When the database does not answer, or a body that was sent is none of GitHub's.
