@@ -81,6 +81,7 @@ impl JobError {
         match self {
             Self::Usage(_) | Self::Broker(_) => 2,
             Self::Start(StartError::Configuration(_)) => 2,
+            Self::Start(StartError::Store(error)) if error.kind() == StoreErrorKind::Rejected => 2,
             Self::Interrupted => 130,
             _ => 1,
         }
@@ -99,7 +100,9 @@ impl fmt::Display for JobError {
             Self::Webhooks(error) => error.fmt(f),
             Self::System(_) => f.write_str("a process or a file could not be used"),
             Self::Undone => f.write_str("a transaction undid itself"),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted => {
+                f.write_str("interrupted; with --database, the same command goes on")
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ async fn send_and_verify(
         if kills.last().is_some_and(|at| sent >= *at) {
             kills.pop();
             if crew.kill(Role::Webhooks(address))? {
-                progress.say("the webhooks worker was killed (SIGKILL) and is started again");
+                progress.note("the webhooks worker was killed (SIGKILL) and is started again");
             }
         }
         crew.watch()?;

@@ -86,11 +86,17 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
             if let Some(stuck) = &ledger.stuck {
                 eprintln!("signing: {stuck}");
             }
+            let violations = ledger.violations();
             let text = match flags.json {
-                true => ledger.json(),
+                true => {
+                    violations
+                        .iter()
+                        .for_each(|violation| eprintln!("signing: {violation}"));
+                    ledger.json()
+                }
                 false => format!("\n{ledger}\n"),
             };
-            (text, ledger.violations().is_empty())
+            (text, violations.is_empty())
         }
     };
     writeln!(std::io::stdout(), "{text}")?;

@@ -95,6 +95,13 @@ impl Progress {
         let _ = self.bars.clear();
     }
 
+    /// Says what is only of interest to who looks on.
+    pub(crate) fn note(&self, line: impl AsRef<str>) {
+        if !self.bars.is_hidden() {
+            self.say(line);
+        }
+    }
+
     /// Says something, above the bars if there are any; on standard error in any case.
     pub(crate) fn say(&self, line: impl AsRef<str>) {
         self.bars.suspend(|| eprintln!("  {}", line.as_ref()));

@@ -163,7 +163,7 @@ impl Job {
             None => false,
         };
         if killed {
-            self.progress.say(format!(
+            self.progress.note(format!(
                 "the {} worker was killed (SIGKILL) and is started again",
                 role.name()
             ));
