@@ -274,11 +274,11 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn backlog(&self, connection: &mut AsyncPgConnection) -> Result<Backlog, StoreError> {
-        let (rows, held, oldest): (i64, i64, Option<i64>) =
-            Statement::new(&self.texts().outbox.backlog)
-                .returning::<(BigInt, BigInt, diesel::sql_types::Nullable<BigInt>)>()
-                .row(connection, "count the outbox")
-                .await?;
+        let counted: Vec<(i64, i64, Option<i64>)> = Statement::new(&self.texts().outbox.backlog)
+            .returning::<(BigInt, BigInt, diesel::sql_types::Nullable<BigInt>)>()
+            .front_rows(connection, "count the outbox")
+            .await?;
+        let (rows, held, oldest) = counted.into_iter().next().unwrap_or_default();
         Ok(Backlog {
             rows: rows.unsigned_abs(),
             held: held.unsigned_abs(),
