@@ -37,7 +37,8 @@ impl Role {
     }
 }
 
-/// What a worker is told, as one line of JSON on its standard input: URLs hold passwords, and a command line is public.
+/// What a worker is told, as one line of JSON on its standard input: URLs hold passwords, and a
+/// command line is public.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) role: Role,
@@ -45,7 +46,8 @@ pub(crate) struct Order {
     pub(crate) broker: String,
 }
 
-/// The workers. They end when their standard input does, so none outlives the process that started it.
+/// The workers. They end when their standard input does, so none outlives the process that started
+/// it.
 pub(crate) struct Crew {
     workers: Vec<Worker>,
     progress: Progress,

@@ -76,7 +76,8 @@ impl JobError {
         text
     }
 
-    /// The process's exit code: 2 for what the user has to change, 130 as a shell has it after Ctrl-C, 1 for the rest.
+    /// The process's exit code: 2 for what the user has to change, 130 as a shell has it after
+    /// Ctrl-C, 1 for the rest.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Broker(_) => 2,

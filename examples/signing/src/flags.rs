@@ -1,18 +1,22 @@
 //! The command line.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
 
 /// Most documents of one run: their numbers share 32 bits with the rolled-back ones.
 const DOCUMENTS_MAX: i64 = 1 << 31;
 
-/// Signs documents under load, crashes its own consumer and dispatcher part-way, waits until all is quiet, and prints a ledger
-/// counted from the tables: nothing may be lost, doubled or out of order.
+/// Signs documents under load, crashes its own consumer and dispatcher part-way, waits until all is
+/// quiet, and prints a ledger counted from the tables: nothing may be lost, doubled or out of
+/// order.
 ///
-/// A run can be resumed: killed at any moment and started again with the same flags, it goes on to the same end. A run that has
-/// ended prints its ledger again; with a larger --documents it goes on.
+/// A run can be resumed: killed at any moment and started again with the same flags, it goes on to
+/// the same end. A run that has ended prints its ledger again; with a larger --documents it goes
+/// on.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "signing",
@@ -21,30 +25,33 @@ const DOCUMENTS_MAX: i64 = 1 << 31;
     args_conflicts_with_subcommands = true
 )]
 pub(crate) struct Flags {
-    /// The database: a SQLite file (a path, or sqlite://path), or postgres://user:password@host/name. It is kept. Without this flag: a
-    /// SQLite file in a temporary folder, removed at the end.
+    /// The database: a SQLite file (a path, or sqlite://path), or
+    /// postgres://user:password@host/name. It is kept. Without this flag: a SQLite file in a
+    /// temporary folder, removed at the end.
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<String>,
 
-    /// The broker: "database" (queue tables in the database itself), or amqp://user:password@host/vhost for RabbitMQ. One virtual
-    /// host for one database.
+    /// The broker: "database" (queue tables in the database itself), or
+    /// amqp://user:password@host/vhost for RabbitMQ. One virtual host for one database.
     #[arg(long, value_name = "URL", default_value = "database")]
     pub(crate) broker: String,
 
     /// How many times a document is signed; each is one transaction and one `document.signed`.
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(i64).range(1..DOCUMENTS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = from(1..DOCUMENTS_MAX))]
     pub(crate) documents: i64,
 
     /// Over how many documents, which are the ordering keys, the signatures are spread.
-    #[arg(long, value_name = "K", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    #[arg(long, value_name = "K", default_value_t = 100, value_parser = from(1..1_000_001))]
     pub(crate) keys: i64,
 
-    /// How many percent of the messages are enqueued a second time, with the same message id, after the first one left.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(i64).range(0..=100))]
+    /// How many percent of the messages are enqueued a second time, with the same message id, after
+    /// the first one left.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = from(0..101))]
     pub(crate) duplicates: i64,
 
-    /// Instead of signing: send the webhook deliveries of a JSON Lines file to the service of the example `webhooks` and prove every
-    /// payload byte-equal at its archive. Lines are {"event": …, "delivery": …, "payload": …}.
+    /// Instead of signing: send the webhook deliveries of a JSON Lines file to the service of the
+    /// example `webhooks` and prove every payload byte-equal at its archive.
+    /// Lines are {"event": …, "delivery": …, "payload": …}.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["documents", "keys"])]
     pub(crate) input: Option<PathBuf>,
 
@@ -53,8 +60,8 @@ pub(crate) struct Flags {
     pub(crate) json: bool,
 
     /// How many seconds may pass without any progress before the run counts as stuck.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    patience: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = from(1..86_401))]
+    patience: i64,
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -63,7 +70,8 @@ pub(crate) struct Flags {
 /// What the binary does instead of the main job.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a part of the service for a main job that started this process, until its standard input ends.
+    /// Runs a part of the service for a main job that started this process, until its standard
+    /// input ends.
     #[command(hide = true)]
     Worker,
 }
@@ -71,8 +79,13 @@ pub(crate) enum Command {
 impl Flags {
     /// How long without any progress is too long.
     pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.patience)
+        Duration::from_secs(self.patience.unsigned_abs())
     }
+}
+
+/// Reads a number of a range.
+fn from(range: Range<i64>) -> RangedI64ValueParser<i64> {
+    clap::value_parser!(i64).range(range)
 }
 
 /// Whether a URL is PostgreSQL's.

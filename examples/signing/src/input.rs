@@ -1,11 +1,13 @@
-//! The main job with `--input`: webhook deliveries from a file, sent over HTTP to the `webhooks` service, which is killed on the way.
+//! The main job with `--input`: webhook deliveries from a file, sent over HTTP to the `webhooks`
+//! service, which is killed on the way.
 //!
 //! ```text
-//! this process ── HTTP, as GitHub sends ──► worker "webhooks": intake, outbox, broker, archive and statistics
+//! this process ── HTTP, as GitHub sends ──► worker "webhooks": intake, outbox, broker, consumers
 //! ```
 //!
-//! At the end the archive must hold every body byte for byte, once, and the statistics of each repository must be those of the
-//! deliveries in their order. It can be resumed like the other: what was taken in before is answered as done.
+//! At the end the archive must hold every body byte for byte, once, and the statistics of each
+//! repository must be those of the deliveries in their order. It can be resumed like the other:
+//! what was taken in before is answered as done.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -23,7 +25,8 @@ use crate::error::JobError;
 use crate::flags::Flags;
 use crate::progress::Progress;
 
-/// Both sides are ours, on the loopback interface, for a few seconds: it only has to be the same when a run is resumed.
+/// Both sides are ours, on the loopback interface, for a few seconds: it only has to be the same
+/// when a run is resumed.
 const SECRET: &str = "the main job's own";
 
 /// A killed worker's lanes and partitions rest for this long at most.
@@ -66,7 +69,7 @@ async fn send_and_verify(
     let sender = Sender::to(address, secrets(), flags.patience());
     let mut sending = tokio::task::spawn_blocking({
         let (count, sent) = (count.clone(), sent.to_vec());
-        move || sender.send_all(&sent, || drop(count.fetch_add(1, Ordering::Relaxed)))
+        move || sender.send_all(&sent, || _ = count.fetch_add(1, Ordering::Relaxed))
     });
     let third = sent.len() as u64 / 3;
     let mut kills = vec![third * 2, third];

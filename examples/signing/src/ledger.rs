@@ -168,7 +168,8 @@ impl Ledger {
 }
 
 impl Latency {
-    /// The percentiles of durations in microseconds, each the smallest one that is not exceeded by so many percent of them.
+    /// The percentiles of durations in microseconds, each the smallest one that is not exceeded by
+    /// so many percent of them.
     pub(crate) fn of(mut micros: Vec<i64>) -> Self {
         micros.sort_unstable();
         let Some(max) = micros.last().copied() else {

@@ -1,14 +1,17 @@
-//! Documents are signed, `document.signed` goes out, and each signature is notified exactly once and in order.
+//! Documents are signed, `document.signed` goes out, and each signature is notified exactly once
+//! and in order.
 //!
 //! ```text
-//! cargo run --release                                   SQLite and the database broker: nothing to install
-//! cargo run --release -- --database postgres://user:password@localhost/name --broker amqp://localhost
+//! cargo run --release                 SQLite and the database broker: nothing to install
+//! cargo run --release -- --database postgres://user:password@localhost/name \
+//!     --broker amqp://user:password@localhost/vhost
 //! cargo run --release -- --help
 //! ```
 //!
-//! [`sqlite::service`] is the service: its tables, messages, handlers, and `sign()`. Everything else puts it under load, crashes it,
-//! and keeps account; [`sqlite::job`] says how. Both are compiled twice, once per database, from one source: the two files
-//! `sqlite.rs` and `postgres.rs` name the database and mount the same folder.
+//! [`sqlite::service`] is the service: its tables, messages, handlers, and `sign()`. Everything
+//! else puts it under load, crashes it, and keeps account; [`sqlite::job`] says how. Both are
+//! compiled twice, once per database, from one source: the two files `sqlite.rs` and `postgres.rs`
+//! name the database and mount the same folder.
 
 mod crew;
 mod error;
@@ -33,6 +36,10 @@ use crate::error::JobError;
 use crate::flags::{Command, Flags, is_postgres};
 use crate::folder::Folder;
 use crate::progress::Progress;
+
+/// What is logged unless `RUST_LOG` says otherwise. The AMQP client warns of what no queue takes by
+/// printing the message, payload and all; Posta says it too, without.
+const LOG_DEFAULT: &str = "warn,lapin=error";
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
@@ -106,7 +113,8 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
     })
 }
 
-/// Runs a worker until its standard input ends, which it does when the process that started it does.
+/// Runs a worker until its standard input ends, which it does when the process that started it
+/// does.
 async fn worker() -> Result<(), JobError> {
     let mut order = String::new();
     std::io::stdin().lock().read_line(&mut order)?;
@@ -128,7 +136,7 @@ async fn worker() -> Result<(), JobError> {
 
 /// Warnings and errors of Posta go to standard error; `RUST_LOG` asks for more or less.
 fn log_to<W: for<'w> MakeWriter<'w> + Send + Sync + 'static>(writer: W) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)

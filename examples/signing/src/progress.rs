@@ -21,7 +21,8 @@ pub(crate) struct Reached {
     pub(crate) signed: u64,
     pub(crate) notified: u64,
     pub(crate) mailed: u64,
-    /// What else must happen before the end: copies enqueued, lines that came through, rows that left the outbox.
+    /// What else must happen before the end: copies enqueued, lines that came through, rows that
+    /// left the outbox.
     pub(crate) rest: u64,
 }
 
@@ -31,7 +32,8 @@ impl Progress {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let bar = |name: &'static str, colour: &str| {
             let template = format!(
-                "  {{prefix:<9}} {{bar:48.{colour}/238}} {{human_pos:>9}} / {{human_len:<9}} {{msg}}"
+                "  {{prefix:<9}} {{bar:44.{colour}/238}} {{human_pos:>9}} / {{human_len:<9}} \
+                 {{msg}}"
             );
             let style =
                 ProgressStyle::with_template(&template).expect("the template is well-formed");

@@ -1,13 +1,14 @@
-//! The service itself: documents are signed, and each signature is notified exactly once and in order.
+//! The service itself: documents are signed, and each signature is notified exactly once and in
+//! order.
 //!
 //! ```text
-//! sign() ──────────── one transaction: documents, signatures, outbox ──► document.signed
-//! notify()  consumer "notifications": inbox, feeds, notifications, outbox ──► notification.created
-//! post()    consumer "mailbox":       inbox, mailboxes, mails
+//! sign()    documents, signatures, outbox: one transaction          ──► document.signed
+//! notify()  consumer "notifications": inbox, feeds, notifications   ──► notification.created
+//! post()    consumer "mailbox": inbox, mailboxes, mails
 //! ```
 //!
-//! Everything is keyed by the document: what happens to one document takes effect in the order in which it happened, whatever
-//! crashes; different documents do not wait for each other.
+//! Everything is keyed by the document: what happens to one document takes effect in the order in
+//! which it happened, whatever crashes; different documents do not wait for each other.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -19,20 +20,59 @@ use serde::{Deserialize, Serialize};
 // `posta::Sqlite` or `posta::Postgres`: a service with one database writes `type Db = …` here.
 use super::Db;
 
-diesel::table! { documents (id) { id -> BigInt, signatures -> BigInt, } }
-diesel::table! { signatures (request_id) { request_id -> BigInt, document_id -> BigInt, number -> BigInt, signed_at -> BigInt, } }
-diesel::table! { feeds (document_id) { document_id -> BigInt, entries -> BigInt, } }
-diesel::table! { notifications (document_id, entry) {
-    document_id -> BigInt, entry -> BigInt, request_id -> BigInt, number -> BigInt, written_at -> BigInt,
-} }
-diesel::table! { mailboxes (document_id) { document_id -> BigInt, mails -> BigInt, } }
-diesel::table! { mails (document_id, place) {
-    document_id -> BigInt, place -> BigInt, entry -> BigInt, request_id -> BigInt,
-} }
+diesel::table! {
+    documents (id) {
+        id -> BigInt,
+        signatures -> BigInt,
+    }
+}
+diesel::table! {
+    signatures (request_id) {
+        request_id -> BigInt,
+        document_id -> BigInt,
+        number -> BigInt,
+        signed_at -> BigInt,
+    }
+}
+diesel::table! {
+    feeds (document_id) {
+        document_id -> BigInt,
+        entries -> BigInt,
+    }
+}
+diesel::table! {
+    notifications (document_id, entry) {
+        document_id -> BigInt,
+        entry -> BigInt,
+        request_id -> BigInt,
+        number -> BigInt,
+        written_at -> BigInt,
+    }
+}
+diesel::table! {
+    mailboxes (document_id) {
+        document_id -> BigInt,
+        mails -> BigInt,
+    }
+}
+diesel::table! {
+    mails (document_id, place) {
+        document_id -> BigInt,
+        place -> BigInt,
+        entry -> BigInt,
+        request_id -> BigInt,
+    }
+}
 
 /// Somebody has signed: the `number`-th signature of the document.
 #[derive(Clone, Debug, Queryable, Serialize, Deserialize, Message)]
-#[message(type = "document.signed", version = 1, key = document_id, handler = notify, consumer = "notifications")]
+#[message(
+    type = "document.signed",
+    version = 1,
+    key = document_id,
+    handler = notify,
+    consumer = "notifications"
+)]
 pub(crate) struct DocumentSigned {
     pub(crate) document_id: i64,
     pub(crate) request_id: i64,
@@ -41,21 +81,29 @@ pub(crate) struct DocumentSigned {
 
 /// A signature stands in the document's feed, as its `entry`-th entry.
 #[derive(Clone, Debug, Serialize, Deserialize, Message)]
-#[message(type = "notification.created", version = 1, key = document_id, handler = post, consumer = "mailbox")]
+#[message(
+    type = "notification.created",
+    version = 1,
+    key = document_id,
+    handler = post,
+    consumer = "mailbox"
+)]
 pub(crate) struct NotificationCreated {
     pub(crate) document_id: i64,
     pub(crate) request_id: i64,
     pub(crate) entry: i64,
 }
 
-/// Signs: the document counts one more signature, the signature is written, and `document.signed` is enqueued, all in the
-/// transaction that is handed in. A request is signed once: again is [`SignError::AlreadySigned`], and nothing changes.
+/// Signs: the document counts one more signature, the signature is written, and `document.signed`
+/// is enqueued, all in the transaction that is handed in. A request is signed once: again is
+/// [`SignError::AlreadySigned`], and nothing changes.
 pub(crate) async fn sign(
     tx: &mut Tx<'_, Db>,
     document_id: i64,
     request_id: i64,
 ) -> Result<MessageId, SignError> {
-    // The document's row is locked from here to the commit, so signatures are numbered in the order of their commits.
+    // The document's row is locked from here to the commit, so signatures are numbered in the order
+    // of their commits.
     let number: i64 = diesel::insert_into(documents::table)
         .values((documents::id.eq(document_id), documents::signatures.eq(1)))
         .on_conflict(documents::id)

@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The main job's binary, which stands beside the tests' own.
 ///
 /// # Panics
-/// When it is not there: cargo builds a package's binary only for that package's own tests, so `tests/run` builds it first.
+/// When it is not there: cargo builds a package's binary only for that package's own tests, so
+/// `tests/run` builds it first.
 pub(super) fn path() -> PathBuf {
     let tests = std::env::current_exe().expect("the test binary");
     let folder = tests
@@ -27,7 +28,8 @@ pub(super) fn path() -> PathBuf {
     path
 }
 
-/// A run of the main job. Killed if the test ends before it does; its workers end by themselves then.
+/// A run of the main job. Killed if the test ends before it does; its workers end by themselves
+/// then.
 pub(super) struct Run {
     child: Child,
 }

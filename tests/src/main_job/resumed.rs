@@ -9,7 +9,8 @@ use crate::world::{TestDatabase, until};
 
 const DOCUMENTS: i64 = 600;
 
-/// Kills the run and its workers at random moments, starts it again with the same flags, and lets the last one come to its end.
+/// Kills the run and its workers at random moments, starts it again with the same flags, and lets
+/// the last one come to its end.
 async fn killed_at_random_moments_it_goes_on_to_the_same_end<D: TestDatabase>(
     vhost: Option<Vhost>,
 ) {

@@ -2,8 +2,8 @@ use super::binary::{Run, assert_holds};
 use crate::harness::rabbitmq::Vhost;
 use crate::world::TestDatabase;
 
-/// A run that kills its workers once each ends with nothing lost, doubled or out of order; a second one prints the same ledger, and one
-/// that asks for more goes on.
+/// A run that kills its workers once each ends with nothing lost, doubled or out of order; a second
+/// one prints the same ledger, and one that asks for more goes on.
 async fn a_run_holds_and_can_grow<D: TestDatabase>(vhost: Option<Vhost>) {
     let (database, _, _guard) = D::fresh().await;
     let broker = vhost
@@ -58,7 +58,8 @@ async fn on_postgres_with_rabbitmq() {
     a_run_holds_and_can_grow::<posta::Postgres>(Some(Vhost::fresh().await)).await;
 }
 
-/// What `cargo run` does without any flag, only smaller: a file of its own, which is gone at the end.
+/// What `cargo run` does without any flag, only smaller: a file of its own, which is gone at the
+/// end.
 #[test]
 fn without_flags_it_leaves_nothing_behind() {
     let temporary =

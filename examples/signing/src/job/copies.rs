@@ -21,7 +21,8 @@ struct Departed {
 }
 
 impl Job {
-    /// Enqueues the planned copies, each after its original has left the outbox, until all are enqueued.
+    /// Enqueues the planned copies, each after its original has left the outbox, until all are
+    /// enqueued.
     pub(super) async fn copy_all(&self) -> Result<(), JobError> {
         let planned = self.run.documents * self.run.duplicates / 100;
         while self.copy_departed().await? < planned {
@@ -30,11 +31,13 @@ impl Job {
         Ok(())
     }
 
-    /// Enqueues copies of what has left the outbox, on record in the same transaction; says how many copies there are by now.
+    /// Enqueues copies of what has left the outbox, on record in the same transaction; says how
+    /// many copies there are by now.
     async fn copy_departed(&self) -> Result<i64, JobError> {
         let departed = sql(&format!(
             "SELECT c.request_id, c.message_id FROM run_copies c
-             WHERE c.enqueued = 0 AND NOT EXISTS (SELECT 1 FROM {{posta}}outbox o WHERE {SAME_MESSAGE})
+             WHERE c.enqueued = 0
+             AND NOT EXISTS (SELECT 1 FROM {{posta}}outbox o WHERE {SAME_MESSAGE})
              LIMIT 100"
         ));
         self.transaction(async |tx| {

@@ -1,8 +1,9 @@
 //! Lines drawn under each document, to know when everything before them has been delivered.
 //!
-//! A line is a message with the document's key. In its outbox lane and its queue it stands behind all that was enqueued for the
-//! document before, so when it is handled, all that has been delivered: handled, or refused as a copy. What the consumer enqueued
-//! meanwhile for the next one is followed by a line in the same way.
+//! A line is a message with the document's key. In its outbox lane and its queue it stands behind
+//! all that was enqueued for the document before, so when it is handled, all that has been
+//! delivered: handled, or refused as a copy. What the consumer enqueued meanwhile for the next one
+//! is followed by a line in the same way.
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -20,7 +21,13 @@ const LINES_AT_ONCE: i64 = 200;
 
 /// All signatures of the document have been enqueued.
 #[derive(Debug, Serialize, Deserialize, Message)]
-#[message(type = "signing.line", version = 1, key = document_id, handler = notified, consumer = "notifications")]
+#[message(
+    type = "signing.line",
+    version = 1,
+    key = document_id,
+    handler = notified,
+    consumer = "notifications"
+)]
 struct LineDrawn {
     document_id: i64,
     round: i64,
@@ -28,7 +35,13 @@ struct LineDrawn {
 
 /// All notifications of the document have been enqueued.
 #[derive(Debug, Serialize, Deserialize, Message)]
-#[message(type = "signing.line.notified", version = 1, key = document_id, handler = mailed, consumer = "mailbox")]
+#[message(
+    type = "signing.line.notified",
+    version = 1,
+    key = document_id,
+    handler = mailed,
+    consumer = "mailbox"
+)]
 struct LineNotified {
     document_id: i64,
     round: i64,
@@ -61,7 +74,8 @@ pub(super) fn consumers() -> [Consumer<Db>; 2] {
 }
 
 impl Job {
-    /// Sends a first line all the way, of no document, so that queues exist and workers work before the clock is looked at.
+    /// Sends a first line all the way, of no document, so that queues exist and workers work before
+    /// the clock is looked at.
     pub(super) async fn warm_up(&self) -> Result<(), JobError> {
         self.draw(&[self.run.request(0)], 0).await?;
         self.until_lines_are_through(0).await

@@ -6,12 +6,14 @@
 //!   └─ worker "dispatcher"    no consumers                     and started again at once
 //! ```
 //!
-//! Everything that a run is and has done stands in tables, so any of these processes can be killed at any moment and the same
-//! command goes on: the target, the seed and the copies in the tables of [`records`]; which documents are signed in the service's own. Each
-//! step is one transaction that changes nothing when it is repeated, so it is repeated through outages too.
+//! Everything that a run is and has done stands in tables, so any of these processes can be killed
+//! at any moment and the same command goes on: the target, the seed and the copies in the tables of
+//! [`records`]; which documents are signed in the service's own. Each step is one transaction that
+//! changes nothing when it is repeated, so it is repeated through outages too.
 //!
-//! The end is found without asking the broker: when everything is signed and has left the outbox, a line is drawn under each document
-//! ([`lines`]), a message behind all others of its key. When the lines have come through both consumers, so has everything before.
+//! The end is found without asking the broker: when everything is signed and has left the outbox, a
+//! line is drawn under each document ([`lines`]), a message behind all others of its key. When the
+//! lines have come through both consumers, so has everything before.
 
 mod copies;
 mod lines;
@@ -54,7 +56,8 @@ pub(crate) async fn run(
         .start()
         .await?;
     let outcome = run_on(&posta, flags, database, progress).await;
-    // What is left is for the next process; an unclean end here changes nothing of what was counted.
+    // What is left is for the next process; an unclean end here changes nothing of what was
+    // counted.
     if let Err(error) = posta.stop().await {
         progress.say(format!("{error}"));
     }

@@ -7,16 +7,36 @@ use super::Job;
 use crate::error::JobError;
 use crate::flags::Flags;
 
-diesel::table! { run (id) {
-    id -> BigInt, documents -> BigInt, keys -> BigInt, duplicates -> BigInt, seed -> BigInt, kills -> BigInt, finished -> BigInt,
-} }
-diesel::table! { run_copies (request_id) { request_id -> BigInt, message_id -> Text, enqueued -> BigInt, } }
-diesel::table! { run_lines (document_id, round) {
-    document_id -> BigInt, round -> BigInt, notified -> BigInt, mailed -> BigInt,
-} }
+diesel::table! {
+    run (id) {
+        id -> BigInt,
+        documents -> BigInt,
+        keys -> BigInt,
+        duplicates -> BigInt,
+        seed -> BigInt,
+        kills -> BigInt,
+        finished -> BigInt,
+    }
+}
+diesel::table! {
+    run_copies (request_id) {
+        request_id -> BigInt,
+        message_id -> Text,
+        enqueued -> BigInt,
+    }
+}
+diesel::table! {
+    run_lines (document_id, round) {
+        document_id -> BigInt,
+        round -> BigInt,
+        notified -> BigInt,
+        mailed -> BigInt,
+    }
+}
 diesel::allow_tables_to_appear_in_same_query!(run_lines, documents);
 
-/// Numbers of one run share these bits; the seed stands above them, so that the numbers of two runs are never the same.
+/// Numbers of one run share these bits; the seed stands above them, so that the numbers of two runs
+/// are never the same.
 const NUMBER_BITS: u32 = 32;
 
 /// Seeds have this many bits: a number with its seed is exact in any JSON reader, too (53 bits).
@@ -70,7 +90,8 @@ impl Run {
         self.request(1 + ((x ^ (x >> 31)) % self.keys as u64) as i64)
     }
 
-    /// Whether the `n`-th request's message is enqueued twice: evenly spread, exactly so many percent in all.
+    /// Whether the `n`-th request's message is enqueued twice: evenly spread, exactly so many
+    /// percent in all.
     pub(super) fn has_copy(&self, n: i64) -> bool {
         n * self.duplicates / 100 > (n - 1) * self.duplicates / 100
     }
@@ -109,7 +130,8 @@ impl Job {
             ];
             for (flag, was, is) in same.into_iter().filter(|(_, was, is)| was != is) {
                 return Err(JobError::Usage(format!(
-                    "this database holds a run with {flag} {was}, not {is}: use the same flags to go on, or another database"
+                    "this database holds a run with {flag} {was}, not {is}: \
+                     use the same flags to go on, or another database"
                 )));
             }
             if flags.documents < known.documents {
@@ -118,7 +140,10 @@ impl Job {
                     known.documents, flags.documents
                 )));
             }
-            diesel::update(run::table).set(run::documents.eq(flags.documents)).execute(tx).await?;
+            diesel::update(run::table)
+                .set(run::documents.eq(flags.documents))
+                .execute(tx)
+                .await?;
             known.documents = flags.documents;
             Ok(known)
         })

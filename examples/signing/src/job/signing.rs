@@ -12,7 +12,8 @@ use super::tally::Number;
 use crate::crew::Role;
 use crate::error::JobError;
 
-/// Every so many-th signing is done once before it is meant, and rolled back: nobody may ever hear of it.
+/// Every so many-th signing is done once before it is meant, and rolled back: nobody may ever hear
+/// of it.
 const ROLLBACK_EVERY: i64 = 50;
 
 impl Job {
@@ -42,7 +43,8 @@ impl Job {
         Ok(())
     }
 
-    /// The first request that is not signed. Signers that were killed may have left a gap; what is signed behind it is found so.
+    /// The first request that is not signed. Signers that were killed may have left a gap; what is
+    /// signed behind it is found so.
     async fn first_unsigned(&self) -> Result<i64, JobError> {
         let zero = self.run.request(0);
         let unsigned: Number = self
@@ -60,7 +62,8 @@ impl Job {
         Ok(unsigned.value - zero)
     }
 
-    /// Signs the `n`-th request, and plans its message's copy in the same transaction. If it is signed already nothing changes.
+    /// Signs the `n`-th request, and plans its message's copy in the same transaction. If it is
+    /// signed already nothing changes.
     async fn sign_one(&self, n: i64) -> Result<(), JobError> {
         let (document, request) = (self.run.document(n), self.run.request(n));
         let signed = self.transaction(async |tx| {

@@ -30,7 +30,8 @@ const WAITING: &str = "
     SELECT 'retry table of ' || consumer, message_type, COUNT(*), MAX(last_error)
         FROM {posta}retry GROUP BY consumer, message_type
     UNION ALL
-    SELECT 'dead letters of ' || COALESCE(consumer, 'the outbox'), COALESCE(message_type, '?'), COUNT(*), MAX(error)
+    SELECT 'dead letters of ' || COALESCE(consumer, 'the outbox'), COALESCE(message_type, '?'),
+           COUNT(*), MAX(error)
         FROM {posta}dead_letter GROUP BY consumer, message_type";
 
 impl Job {

@@ -1,4 +1,5 @@
-//! Counting, in SQL over the tables alone: the service's for what should be and what is, Posta's for what went between.
+//! Counting, in SQL over the tables alone: the service's for what should be and what is, Posta's
+//! for what went between.
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -12,11 +13,13 @@ use crate::flags::shown;
 use crate::ledger::{Hop, Latency, Ledger};
 use crate::progress::Reached;
 
-/// Notifications of this run: its ids lie between $1 and $2, and those of other runs on the same broker do not.
+/// Notifications of this run: its ids lie between $1 and $2, and those of other runs on the same
+/// broker do not.
 const OURS: &str = "request_id BETWEEN $1 AND $2";
 
-/// How many of each document's effects came after that of a later cause. A cause's first effect counts; `place` is the order of the
-/// effects, which a row lock on the document made, and `number` that of the causes.
+/// How many of each document's effects came after that of a later cause. A cause's first effect
+/// counts; `place` is the order of the effects, which a row lock on the document made, and `number`
+/// that of the causes.
 const OUT_OF_ORDER: &str = "
     SELECT COUNT(*) AS value FROM (
         SELECT number, MAX(number) OVER (
@@ -73,9 +76,13 @@ impl Count<'_, '_> {
                 "SELECT COUNT(*) AS value FROM {posta}outbox WHERE message_type = $1",
             )
             .await?;
-        let dead = "SELECT COUNT(*) AS value FROM {posta}dead_letter WHERE consumer IS NULL AND message_type = $1";
+        let dead = "
+            SELECT COUNT(*) AS value FROM {posta}dead_letter
+            WHERE consumer IS NULL AND message_type = $1";
         let dead = self.about(message_type, dead).await?;
-        let messages = "SELECT COUNT(DISTINCT message_id) AS value FROM {posta}dispatched WHERE message_type = $1";
+        let messages = "
+            SELECT COUNT(DISTINCT message_id) AS value FROM {posta}dispatched
+            WHERE message_type = $1";
         let messages = self.about(message_type, messages).await?;
         let handled = sql("
             SELECT COUNT(*) AS value FROM {posta}inbox WHERE consumer = $1
@@ -112,7 +119,8 @@ impl Count<'_, '_> {
         let unfounded = "
             SELECT COUNT(*) AS value FROM notifications n WHERE {ours} AND NOT EXISTS (
                 SELECT 1 FROM signatures s
-                WHERE s.request_id = n.request_id AND s.document_id = n.document_id AND s.number = n.number
+                WHERE s.request_id = n.request_id
+                AND s.document_id = n.document_id AND s.number = n.number
             )";
         hop.unfounded = self.of(unfounded).await?;
         let effects = "
