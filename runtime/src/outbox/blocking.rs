@@ -67,17 +67,12 @@ impl BlockingDatabase for Sqlite {
 ///
 /// ```no_run
 /// # use diesel::Connection;
-/// # use posta::{Message, KeyWriter, Json, Sqlite};
+/// # use posta::{Message, Sqlite};
 /// use posta::outbox::blocking::BlockingOutbox;
 ///
-/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # #[derive(serde::Serialize, serde::Deserialize, Message)]
+/// # #[message(type = "order.placed", version = 1)]
 /// # struct OrderPlaced {}
-/// # impl Message for OrderPlaced {
-/// #     const TYPE: &'static str = "order.placed";
-/// #     const VERSION: u32 = 1;
-/// #     type Codec = Json;
-/// #     fn write_key(&self, _: &mut KeyWriter) {}
-/// # }
 /// # fn place(connection: &mut diesel::SqliteConnection) -> Result<(), Box<dyn std::error::Error>> {
 /// let outbox = BlockingOutbox::<Sqlite>::default();
 /// connection.transaction(|connection| {
