@@ -2,7 +2,7 @@
 //!
 //! Tests that disturb the server itself (alarms, restarts) would disturb all others, so every test says which kind it is when it asks for
 //! its virtual host: [`Vhost::fresh`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
-//! A test asks once; [`Vhost::sibling`] gives it further ones without waiting.
+//! A test asks once: one that asked twice could wait for itself.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 pub(crate) struct Vhost {
     name: String,
     api: Api,
-    _turn: Option<Turn>,
+    _turn: Turn,
 }
 
 enum Turn {
@@ -38,21 +38,16 @@ impl Vhost {
     /// For a test that leaves the server as it is.
     pub(crate) async fn fresh() -> Self {
         let guard = SERVER.clone().read_owned().await;
-        Self::make(Some(Turn::Shared { _guard: guard }))
+        Self::make(Turn::Shared { _guard: guard })
     }
 
     /// For a test that disturbs the server.
     pub(crate) async fn alone() -> Self {
         let guard = SERVER.clone().write_owned().await;
-        Self::make(Some(Turn::Alone { _guard: guard }))
+        Self::make(Turn::Alone { _guard: guard })
     }
 
-    /// Another one for the same test.
-    pub(crate) fn sibling(&self) -> Self {
-        Self::make(None)
-    }
-
-    fn make(turn: Option<Turn>) -> Self {
+    fn make(turn: Turn) -> Self {
         let api = Api::from_environment();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-{}-{number}", std::process::id());
@@ -268,7 +263,7 @@ impl Vhost {
 
     fn ensure_alone(&self) {
         assert!(
-            matches!(self._turn, Some(Turn::Alone { .. })),
+            matches!(self._turn, Turn::Alone { .. }),
             "a test that disturbs the server asks for Vhost::alone"
         );
     }
