@@ -81,11 +81,6 @@ impl Service {
         .await;
     }
 
-    /// Its process id, for signals.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Drains it and waits for its end.
     pub(crate) async fn stop(mut self) {
         drop(self.stdin.take());
