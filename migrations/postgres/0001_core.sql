@@ -33,7 +33,9 @@ CREATE TABLE {posta}outbox (
     -- A row that failed says why and is on hold; one that did not is neither.
     CONSTRAINT outbox_hold_has_reason CHECK ((attempts > 0) = (last_error IS NOT NULL)),
     CONSTRAINT outbox_hold_is_failure CHECK ((attempts > 0) = (held_until IS NOT NULL))
-);
+)
+-- A backlog of a million rows must not put the vacuum off until a fifth of it has been dispatched.
+WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.05);
 
 -- The dispatcher reads lane by lane in order. Rows that have failed are not in here: however many there are, none is walked over.
 -- The sum is there so that no other index (the primary key) has this order; a planner that took that one would walk over all lanes.
@@ -165,6 +167,6 @@ CREATE TABLE {posta}queue (
     payload      bytea NOT NULL,
     enqueued_at  timestamptz NOT NULL,
     CONSTRAINT queue_pkey PRIMARY KEY (position)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX queue_consumer ON {posta}queue (consumer, slot, position);

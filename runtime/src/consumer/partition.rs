@@ -13,7 +13,7 @@ use crate::operations::Counters;
 use crate::outbox::Outbox;
 use crate::retry::Backoff;
 use crate::store::Database;
-use crate::supervision::{ChildError, Life, Wake};
+use crate::supervision::{ChildError, Life, Wake, WakeListener};
 use crate::telemetry::Client;
 
 /// Between tries of a broker or database that is not there.
@@ -134,13 +134,13 @@ impl<D: Database> Partition<D> {
                 };
                 retry_at = Instant::now() + next.min(RETRY_LOOK_INTERVAL);
             }
-            let until_retry = retry_at.saturating_duration_since(Instant::now());
-            let deliveries = tokio::select! {
-                received = subscription.receive(self.batch) => received?,
-                () = tokio::time::sleep(until_retry) => continue,
-                () = changes.called() => continue,
-                () = life.draining() => return Ok(()),
+            let Some(received) = self
+                .receive(life, lease, subscription, &mut changes, retry_at)
+                .await
+            else {
+                continue;
             };
+            let deliveries = received?;
             match self
                 .handle_through_outages(life, lease, subscription, &deliveries)
                 .await?
@@ -148,6 +148,31 @@ impl<D: Database> Partition<D> {
                 Some(Some(due)) => retry_at = retry_at.min(Instant::now() + due),
                 Some(None) => {}
                 None => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for deliveries; `None` when there is something else to look at first: the retry table is due, the lease has
+    /// ended, the runtime drains. A change of other leases does not interrupt it.
+    async fn receive(
+        &self,
+        life: &Life,
+        lease: &LeaseUse,
+        subscription: &mut dyn Subscription<D>,
+        changes: &mut WakeListener,
+        retry_at: Instant,
+    ) -> Option<Result<Vec<Delivery>, BrokerError>> {
+        let mut received = subscription.receive(self.batch);
+        loop {
+            tokio::select! {
+                received = &mut received => return Some(received),
+                () = tokio::time::sleep_until(retry_at.into()) => return None,
+                () = changes.called() => {
+                    if !lease.may_go_on() {
+                        return None;
+                    }
+                }
+                () = life.draining() => return None,
             }
         }
     }

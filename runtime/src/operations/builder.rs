@@ -61,6 +61,9 @@ impl<D: Database> Builder<D> {
     }
 
     /// Where Posta's tables are; schema or prefix `posta` by default.
+    ///
+    /// On PostgreSQL beware of a role of the same name: its default `search_path` (`"$user", public`) then puts
+    /// Posta's schema before `public`, and the application's own unqualified tables would be created in it.
     #[must_use]
     pub fn tables(mut self, tables: Tables) -> Self {
         self.connect.tables = tables;

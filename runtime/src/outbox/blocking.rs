@@ -1,31 +1,80 @@
-//! Enqueueing on diesel's blocking `PgConnection`: many diesel services are not async.
+//! Enqueueing on diesel's blocking connections: many diesel services are not async.
 
-use diesel::{PgConnection, RunQueryDsl};
+use std::fmt;
 
 use super::{Context, EnqueueError, Outbox};
 use crate::message::{Envelope, Message, MessageId};
-use crate::store::postgres::{Postgres, enqueue, refused};
+#[cfg(feature = "postgres-blocking")]
+use crate::store::Postgres;
+#[cfg(feature = "sqlite")]
+use crate::store::Sqlite;
+use crate::store::{Database, StoreError, Tables};
 
-/// The enqueueing side of the outbox, for transactions on diesel's blocking `PgConnection`.
+/// A database on whose blocking connection messages can be enqueued: `Sqlite` always, `Postgres` with the feature
+/// `postgres-blocking` (its blocking connection needs libpq on the machine).
+pub trait BlockingDatabase: Database {
+    /// diesel's blocking connection.
+    type BlockingConnection: diesel::Connection;
+
+    /// As [`Database::insert_outbox`], on a blocking connection.
+    ///
+    /// # Errors
+    /// When the database refuses or is gone.
+    fn insert_outbox_blocking(
+        connection: &mut Self::BlockingConnection,
+        tables: &Tables,
+        envelopes: &[Envelope],
+    ) -> Result<(), StoreError>;
+}
+
+#[cfg(feature = "postgres-blocking")]
+impl BlockingDatabase for Postgres {
+    type BlockingConnection = diesel::PgConnection;
+
+    fn insert_outbox_blocking(
+        connection: &mut diesel::PgConnection,
+        tables: &Tables,
+        envelopes: &[Envelope],
+    ) -> Result<(), StoreError> {
+        use crate::store::postgres::{enqueue, refused};
+        if envelopes.is_empty() {
+            return Ok(());
+        }
+        let sql = enqueue::sql(tables);
+        diesel::RunQueryDsl::execute(enqueue::statement(&sql, envelopes), connection)
+            .map_err(|error| refused(enqueue::OPERATION, error))?;
+        Ok(())
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl BlockingDatabase for Sqlite {
+    type BlockingConnection = diesel::SqliteConnection;
+
+    fn insert_outbox_blocking(
+        connection: &mut diesel::SqliteConnection,
+        tables: &Tables,
+        envelopes: &[Envelope],
+    ) -> Result<(), StoreError> {
+        crate::store::sqlite::enqueue::insert_blocking(connection, tables, envelopes)
+    }
+}
+
+/// The enqueueing side of the outbox, for transactions on diesel's blocking `PgConnection` or `SqliteConnection`.
 ///
-/// The same statement, checks and limits as [`Outbox`]; only the connection differs. (diesel's blocking connection needs libpq on the
-/// machine: feature `postgres-blocking`.)
+/// The same statement, checks and limits as [`Outbox`]; only the connection differs. It also serves inside the `spawn_blocking` of
+/// a diesel-async connection to SQLite of whatever type.
 ///
 /// ```no_run
 /// # use diesel::Connection;
-/// # use posta::{Message, KeyWriter, Json};
+/// # use posta::{Message, Sqlite};
 /// use posta::outbox::blocking::BlockingOutbox;
 ///
-/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # #[derive(serde::Serialize, serde::Deserialize, Message)]
+/// # #[message(type = "order.placed", version = 1)]
 /// # struct OrderPlaced {}
-/// # impl Message for OrderPlaced {
-/// #     const TYPE: &'static str = "order.placed";
-/// #     const VERSION: u32 = 1;
-/// #     type Codec = Json;
-/// #     fn write_key(&self, _: &mut KeyWriter) {}
-/// # }
-/// # fn place(connection: &mut diesel::PgConnection) -> Result<(), Box<dyn std::error::Error>> {
-/// let outbox = BlockingOutbox::default();
+/// # fn place(connection: &mut diesel::SqliteConnection) -> Result<(), Box<dyn std::error::Error>> {
+/// let outbox = BlockingOutbox::<Sqlite>::default();
 /// connection.transaction(|connection| {
 ///     // … the application's own statements …
 ///     outbox.enqueue(connection, &OrderPlaced {})?;
@@ -36,15 +85,14 @@ use crate::store::postgres::{Postgres, enqueue, refused};
 ///
 /// Outside a transaction the row is committed at once, by itself: there is then nothing that it is atomic with. Rows enqueued so
 /// are found by the dispatcher's polling.
-#[derive(Clone, Debug, Default)]
-pub struct BlockingOutbox {
-    outbox: Outbox<Postgres>,
+pub struct BlockingOutbox<D> {
+    outbox: Outbox<D>,
 }
 
-impl BlockingOutbox {
+impl<D: BlockingDatabase> BlockingOutbox<D> {
     /// The outbox with the tables and the limit of an [`Outbox`].
     #[must_use]
-    pub fn new(outbox: Outbox<Postgres>) -> Self {
+    pub fn new(outbox: Outbox<D>) -> Self {
         Self { outbox }
     }
 
@@ -55,7 +103,7 @@ impl BlockingOutbox {
     /// [`EnqueueError::Message`] before any SQL, the transaction stays usable; [`EnqueueError::Store`] when the database refuses.
     pub fn enqueue<M: Message>(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::BlockingConnection,
         message: &M,
     ) -> Result<MessageId, EnqueueError> {
         let envelope = self.outbox.envelope(message, &Context::default())?;
@@ -70,7 +118,7 @@ impl BlockingOutbox {
     /// As [`BlockingOutbox::enqueue`]; the first message that breaks a limit stops all before any SQL.
     pub fn enqueue_all<'m, M: Message>(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::BlockingConnection,
         messages: impl IntoIterator<Item = &'m M>,
     ) -> Result<Vec<MessageId>, EnqueueError> {
         let envelopes: Vec<Envelope> = messages
@@ -87,23 +135,37 @@ impl BlockingOutbox {
     /// As [`BlockingOutbox::enqueue`].
     pub fn enqueue_envelopes(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::BlockingConnection,
         envelopes: &[Envelope],
     ) -> Result<(), EnqueueError> {
         let envelopes = self.outbox.prepare(envelopes)?;
-        if envelopes.is_empty() {
-            return Ok(());
-        }
-        let sql = enqueue::sql(self.outbox.tables());
-        enqueue::statement(&sql, &envelopes)
-            .execute(connection)
-            .map_err(|error| refused(enqueue::OPERATION, error))?;
+        D::insert_outbox_blocking(connection, self.outbox.tables(), &envelopes)?;
         Ok(())
     }
 }
 
-impl From<Outbox<Postgres>> for BlockingOutbox {
-    fn from(outbox: Outbox<Postgres>) -> Self {
+impl<D: BlockingDatabase> From<Outbox<D>> for BlockingOutbox<D> {
+    fn from(outbox: Outbox<D>) -> Self {
         Self::new(outbox)
+    }
+}
+
+impl<D: BlockingDatabase> Default for BlockingOutbox<D> {
+    fn default() -> Self {
+        Self::new(Outbox::default())
+    }
+}
+
+impl<D> Clone for BlockingOutbox<D> {
+    fn clone(&self) -> Self {
+        Self {
+            outbox: self.outbox.clone(),
+        }
+    }
+}
+
+impl<D> fmt::Debug for BlockingOutbox<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BlockingOutbox").field(&self.outbox).finish()
     }
 }

@@ -5,7 +5,7 @@
 //!
 #![doc = include_str!("../../docs/outbox.md")]
 
-#[cfg(feature = "postgres-blocking")]
+#[cfg(any(feature = "postgres-blocking", feature = "sqlite"))]
 pub mod blocking;
 mod context;
 mod dispatcher;

@@ -185,11 +185,11 @@ async fn is_right(options: &Options, sent: &[Delivery]) {
     assert!(report.is_right(), "\n{report}");
 }
 
-/// 120 deliveries, skewed as in life: half of them to one repository, every tenth to none. A
+/// 60 deliveries, skewed as in life: half of them to one repository, every tenth to none. A
 /// quarter is sent again later.
 fn deliveries() -> Vec<Delivery> {
     let mut sent = Vec::new();
-    for number in 0..120 {
+    for number in 0..60 {
         let repository = match number % 10 {
             0 => None,
             1..=5 => Some("octo/busy".to_owned()),

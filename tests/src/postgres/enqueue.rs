@@ -113,7 +113,7 @@ async fn a_message_that_breaks_a_limit_leaves_the_transaction_usable() {
 #[tokio::test]
 async fn a_message_shares_the_fate_of_a_blocking_transaction() {
     let (guard, store) = migrated().await;
-    let outbox: BlockingOutbox = Outbox::<Postgres>::new(store.tables().clone()).into();
+    let outbox = BlockingOutbox::<Postgres>::new(Outbox::new(store.tables().clone()));
     let url = guard.url();
     tokio::task::spawn_blocking(move || {
         let mut connection = diesel::PgConnection::establish(&url).unwrap();
@@ -140,8 +140,8 @@ async fn a_message_shares_the_fate_of_a_blocking_transaction() {
 #[tokio::test]
 async fn missing_tables_are_told_from_a_refusal_on_every_connection() {
     let (guard, store) = migrated().await;
-    let elsewhere = BlockingOutbox::default();
-    let here: BlockingOutbox = Outbox::<Postgres>::new(store.tables().clone()).into();
+    let elsewhere = BlockingOutbox::<Postgres>::default();
+    let here = BlockingOutbox::<Postgres>::new(Outbox::new(store.tables().clone()));
     let url = guard.url();
     let kinds = tokio::task::spawn_blocking(move || {
         let mut connection = diesel::PgConnection::establish(&url).unwrap();

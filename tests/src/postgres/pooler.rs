@@ -1,8 +1,9 @@
 //! PgBouncer in transaction mode: each transaction may run on another server connection.
 
+use std::process::Command;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use posta::store::{
     Connect, Database, Fence, InboxStore, LeaseStore, MemberId, MigrationStore, OutboxStore,
     PostgresStore, Resource, RowId, Store, StoreError,
@@ -64,7 +65,7 @@ async fn work(store: &PostgresStore, consumer: &str, rounds: usize) -> Result<()
 }
 
 #[tokio::test]
-async fn two_processes_share_a_pooler() {
+async fn two_stores_share_a_pooler() {
     let (_, tables, guard) = fresh().await;
     let stores = [(); 2].map(|()| pooled(&guard.pooled_url(), &tables, true));
     stores[0]
@@ -72,8 +73,6 @@ async fn two_processes_share_a_pooler() {
         .await
         .unwrap_or_else(|error| panic!("{}", chain(&error)));
     stores[1].check_migrations().await.unwrap();
-    // As processes do, both count their statements from the beginning: in turn, not from one counter as in this process. So names
-    // are met again on the same server connections only if each transaction takes its own away with it, which is looked at below.
     let both = stores
         .iter()
         .zip(["a", "b"])
@@ -103,6 +102,49 @@ async fn no_statement_is_left_on_any_server_connection(store: &PostgresStore) {
     for session in sessions {
         session.rollback().await;
     }
+}
+
+/// Every process names its statements from `s0` on; so two of them meet each other's names on the server connections.
+#[tokio::test]
+async fn two_processes_share_a_pooler() {
+    let (url, tables, guard) = fresh().await;
+    crate::harness::postgres::store(&url, tables.clone())
+        .migrate()
+        .await
+        .unwrap();
+    let child = |consumer: &str| {
+        let name = "postgres::pooler::run_when_asked";
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args([name, "--exact", "--nocapture"]).env(
+            CHILD,
+            format!("{} {} {consumer}", guard.pooled_url(), tables.name()),
+        );
+        tokio::task::spawn_blocking(move || command.output())
+    };
+    for child in join_all([child("a"), child("b")]).await {
+        let output = child.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains(DONE), "{said}");
+    }
+}
+
+const CHILD: &str = "POSTA_TEST_POOLER_CHILD";
+const DONE: &str = "the work is done";
+
+/// The child's side. As a test of its own it does nothing.
+#[tokio::test]
+async fn run_when_asked() {
+    let Ok(asked) = std::env::var(CHILD) else {
+        return;
+    };
+    let [url, tables, consumer] = asked.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("not what is expected: {asked}");
+    };
+    let store = pooled(url, &Tables::named(tables).unwrap(), true);
+    work(&store, consumer, 30)
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    println!("{DONE}");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use posta::broker::rabbitmq::{RabbitMq, RabbitMqOptions};
-use posta::broker::{BrokerErrorKind, PublishOutcome};
+use posta::broker::{BrokerError, BrokerErrorKind, PublishOutcome};
 
 use super::messages::{SOON, acknowledge, hold, queue, receive, rows, told, topology};
 use crate::harness::proxy::{Proxy, Traffic};
@@ -166,4 +167,61 @@ async fn a_cut_connection_is_noticed_at_once() {
     proxy.set(Traffic::Pass);
     let mut publisher = broker.publish().await.unwrap();
     let _ = publisher.publish_wave(&rows(1)).await.unwrap();
+}
+
+/// Whatever happens to the connection in the middle of a wave: what was called confirmed is in the queue.
+#[tokio::test]
+async fn what_is_confirmed_is_kept_whenever_the_connection_is_cut() {
+    const ROUNDS: u64 = 40;
+    let vhost = Vhost::fresh().await;
+    let proxy = Proxy::before(vhost.address()).await;
+    let options = RabbitMqOptions::from_url(&vhost.url_by(proxy.address())).unwrap();
+    let broker = RabbitMq::new(options);
+    broker.provide(&topology(1)).await.unwrap();
+    let mut confirmed = HashSet::new();
+    let mut failed = 0;
+    for round in 0..ROUNDS {
+        proxy.set(Traffic::Pass);
+        let mut publisher = broker.publish().await.unwrap();
+        let waves = async {
+            for _ in 0..10 {
+                let wave = rows(50);
+                let outcomes = publisher.publish_wave(&wave).await?;
+                for (row, outcome) in wave.iter().zip(outcomes) {
+                    assert_eq!(outcome, PublishOutcome::Confirmed);
+                    confirmed.insert(row.message.as_ref().unwrap().id);
+                }
+            }
+            Ok::<_, BrokerError>(())
+        };
+        let cut = async {
+            tokio::time::sleep(Duration::from_micros(round * 700)).await;
+            proxy.set(Traffic::Cut);
+        };
+        let (published, ()) = tokio::join!(waves, cut);
+        if let Err(error) = published {
+            assert_eq!(
+                error.kind(),
+                BrokerErrorKind::Unavailable,
+                "{}",
+                told(&error)
+            );
+            failed += 1;
+        }
+    }
+    assert!(
+        failed > 0 && !confirmed.is_empty(),
+        "{failed} of {ROUNDS} failed"
+    );
+
+    proxy.set(Traffic::Pass);
+    let mut subscription = broker.subscribe_to(&queue()).await.unwrap();
+    while !confirmed.is_empty() {
+        let deliveries = receive(&mut subscription, 1_000).await.unwrap();
+        acknowledge(&mut subscription, &deliveries).await;
+        for delivery in deliveries {
+            confirmed.remove(&delivery.message.unwrap().id);
+        }
+    }
+    subscription.end().await;
 }

@@ -72,6 +72,21 @@ pub(super) async fn filled(broker: &RabbitMq, count: usize) {
     publish_in_order(&mut publisher, count).await;
 }
 
+/// A publisher, also if the connection is just being lost: over a closed channel lapin may send so much that the broker closes the connection.
+pub(super) async fn publisher(broker: &RabbitMq) -> RabbitMqPublisher {
+    let end = tokio::time::Instant::now() + SOON;
+    loop {
+        match broker.publish().await {
+            Ok(publisher) => return publisher,
+            Err(error) => assert!(error.is_transient(), "{}", told(&error)),
+        }
+        assert!(
+            tokio::time::Instant::now() < end,
+            "no publisher is to be had"
+        );
+    }
+}
+
 pub(super) async fn receive(
     subscription: &mut RabbitMqSubscription,
     limit: usize,

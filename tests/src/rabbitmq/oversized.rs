@@ -1,7 +1,7 @@
 use posta::broker::rabbitmq::{RabbitMq, RabbitMqOptions};
 use posta::broker::{BrokerErrorKind, PublishOutcome};
 
-use super::messages::{queue, row, row_of, rows, told, topology};
+use super::messages::{publisher as publisher_of, queue, row, row_of, rows, told, topology};
 use crate::harness::rabbitmq::Vhost;
 
 fn refused(outcome: &PublishOutcome, part: &str) {
@@ -86,7 +86,7 @@ async fn the_brokers_own_limit_is_learned_from_its_refusal() {
     let mut publisher = broker.publish().await.unwrap();
     let error = publisher.publish_wave(&wave).await.unwrap_err();
     drop(publisher);
-    let mut publisher = broker.publish().await.unwrap();
+    let mut publisher = publisher_of(&broker).await;
     let outcomes = publisher.publish_wave(&wave).await.unwrap();
     assert_eq!(error.kind(), BrokerErrorKind::Closed, "{}", told(&error));
     assert!(told(&error).contains("max size 50000"), "{}", told(&error));

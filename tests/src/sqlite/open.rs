@@ -175,7 +175,7 @@ async fn a_pool_that_is_exhausted_is_an_outage_in_words() {
     let (file, _store) = SqliteFile::migrated().await;
     let short = Connect {
         connections_max: 1,
-        timeout: std::time::Duration::from_millis(30),
+        timeout: std::time::Duration::from_secs(2),
         ..connect(Tables::default())
     };
     let store = SqliteStore::connect(&file.url(), &short).unwrap();

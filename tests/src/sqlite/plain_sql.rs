@@ -1,4 +1,7 @@
+use diesel::{Connection as _, SqliteConnection};
 use diesel_async::SimpleAsyncConnection as _;
+use posta::outbox::EnqueueError;
+use posta::outbox::blocking::BlockingOutbox;
 use posta::store::{OutboxRow, OutboxStore, SqliteStore, Store, StoreErrorKind};
 use posta::{Database as _, Slot, Sqlite};
 
@@ -189,4 +192,34 @@ async fn enqueueing_works_in_any_transaction_and_without_one() {
     undone.unwrap_err();
     let rows: Vec<String> = pending(&store, 100).await.iter().map(payload).collect();
     assert_eq!(rows, ["0", "1", "2", "3", "4", "5"]);
+}
+
+/// Services that are not async, and diesel-async connections of another type, enqueue on the connection itself.
+#[tokio::test]
+async fn a_message_shares_the_fate_of_a_blocking_transaction() {
+    let (file, store) = SqliteFile::migrated().await;
+    let path = file.path();
+    tokio::task::spawn_blocking(move || {
+        let outbox = BlockingOutbox::<Sqlite>::default();
+        let mut connection = SqliteConnection::establish(&path.to_string_lossy()).unwrap();
+        let undone = connection.immediate_transaction(|connection| {
+            outbox.enqueue_envelopes(connection, &[message("k", 1), message("k", 2)])?;
+            Err::<(), anyhow::Error>(anyhow::anyhow!("changed my mind"))
+        });
+        assert!(undone.is_err());
+        let done = connection.immediate_transaction(|connection| {
+            outbox.enqueue_envelopes(connection, &[message("k", 3), message("k", 4)])?;
+            outbox.enqueue_envelopes(connection, &[])?;
+            outbox.enqueue_envelopes(connection, &[message("k", 5)])?;
+            Ok::<_, anyhow::Error>(())
+        });
+        done.unwrap();
+        let twice = message("k", 6);
+        let refused = outbox.enqueue_envelopes(&mut connection, &[twice.clone(), twice]);
+        assert!(matches!(refused, Err(EnqueueError::Store(_))));
+    })
+    .await
+    .unwrap();
+    let rows: Vec<String> = pending(&store, 100).await.iter().map(payload).collect();
+    assert_eq!(rows, ["3", "4", "5"]);
 }

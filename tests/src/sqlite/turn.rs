@@ -40,7 +40,7 @@ async fn stores_of_one_process_take_turns_in_the_order_in_which_they_asked() {
 async fn a_turn_that_does_not_come_in_time_is_contention() {
     let (file, store) = SqliteFile::migrated().await;
     let connect = Connect {
-        timeout: Duration::from_millis(30),
+        timeout: Duration::from_secs(2),
         ..connect(Tables::default())
     };
     let impatient = SqliteStore::connect(&file.url(), &connect).unwrap();
@@ -61,7 +61,7 @@ async fn a_lock_of_another_process_that_is_not_had_in_time_is_contention() {
     use diesel::connection::SimpleConnection as _;
     let (file, _store) = SqliteFile::migrated().await;
     let connect = Connect {
-        timeout: Duration::from_millis(30),
+        timeout: Duration::from_secs(2),
         ..connect(Tables::default())
     };
     let impatient = SqliteStore::connect(&file.url(), &connect).unwrap();

@@ -25,7 +25,8 @@
 //! all confirms are in, since with several in flight lapin can hang a return on another message's confirm. What would cost the channel, and
 //! the neighbours with it, is refused beforehand, alone: too large, headers over one frame, headers that RabbitMQ acts on. A limit of the
 //! broker's that is lower than configured costs one wave, and is known from then on. Anything else that fails, fails the call: no
-//! message's attempt, nothing known, and the publisher is dropped.
+//! message's attempt, nothing known, and the publisher is dropped. (When the broker closes a channel with much in flight, lapin now and then
+//! sends some of it behind its answer; the broker then closes the connection, and other publishers' waves fail with it.)
 //!
 //! **Consume.** One channel per partition: closing it concerns no other. Prefetch is always bounded. Acknowledgements are sent as `multiple`
 //! only up to a tag below which nothing else is outstanding. A closed channel, a cancelled consumer, an ended stream and a lost connection are

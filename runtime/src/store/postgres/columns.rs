@@ -52,13 +52,10 @@ pub(super) fn parsed(row: MessageRow) -> Result<Envelope, Malformed> {
         payload: Bytes::from(payload),
         enqueued_at: enqueued_at.and_then(instant),
     };
-    match texts(&headers) {
-        Ok(texts) => {
-            raw.headers = texts;
-            raw.parse()
-        }
-        Err(error) => Err(Malformed {
-            reason: format!("headers: {error}"),
+    match texts(&headers, &mut raw.headers) {
+        Ok(()) => raw.parse(),
+        Err(reason) => Err(Malformed {
+            reason,
             raw: Box::new(raw),
         }),
     }
@@ -70,21 +67,19 @@ pub(super) fn trusted(row: MessageRow, operation: &'static str) -> Result<Envelo
         .map_err(|malformed| StoreError::new(operation, StoreErrorKind::Corrupt, malformed.reason))
 }
 
-/// A JSON object's members as texts: strings as they are, anything else as its JSON.
-fn texts(headers: &str) -> Result<BTreeMap<String, String>, serde_json::Error> {
-    let members: BTreeMap<String, &RawValue> = serde_json::from_str(headers)?;
-    let text = |value: &RawValue| {
-        let value = value.get();
-        if value.starts_with('"') {
-            serde_json::from_str(value)
-        } else {
-            Ok(value.to_owned())
-        }
-    };
-    members
-        .into_iter()
-        .map(|(name, value)| Ok((name, text(value)?)))
-        .collect()
+/// Takes a JSON object's members as texts. One that is no text is an error, and is kept as its JSON for whoever looks into it.
+fn texts(headers: &str, texts: &mut BTreeMap<String, String>) -> Result<(), String> {
+    let members: BTreeMap<String, &RawValue> =
+        serde_json::from_str(headers).map_err(|error| format!("headers: {error}"))?;
+    let mut result = Ok(());
+    for (name, value) in members {
+        let text = serde_json::from_str(value.get()).unwrap_or_else(|_| {
+            result = Err(format!("header {name:?} is no text"));
+            value.get().to_owned()
+        });
+        texts.insert(name, text);
+    }
+    result
 }
 
 /// A point in time that `time` can hold: none for PostgreSQL's infinities and years beyond 9999.
@@ -104,11 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_values_that_are_no_texts_are_their_json() {
-        let texts = texts(r#"{"a": "x\u00e9", "n": 1e999, "o": {"b": [true]}}"#).unwrap();
-        assert_eq!(texts["a"], "xé");
-        assert_eq!(texts["n"], "1e999");
-        assert_eq!(texts["o"], r#"{"b": [true]}"#);
+    fn a_header_that_is_no_text_is_named_and_none_is_lost() {
+        let mut found = BTreeMap::new();
+        assert_eq!(texts(r#"{"a": "x\u00e9"}"#, &mut found), Ok(()));
+        assert_eq!(found["a"], "xé");
+        let refused = texts(r#"{"n": 1e999, "o": {"b": [true]}, "t": "t"}"#, &mut found);
+        assert_eq!(refused, Err(r#"header "o" is no text"#.to_owned()));
+        assert_eq!(found["n"], "1e999");
+        assert_eq!(found["o"], r#"{"b": [true]}"#);
+        assert_eq!(found["t"], "t");
     }
 
     #[test]

@@ -24,7 +24,7 @@ RETURNING message_id";
     fence_and_held = "
 SELECT EXISTS (
            SELECT FROM {posta}lease
-           WHERE resource = $1 AND number = $2 AND owner = $3 AND epoch = $4),
+           WHERE resource = $1 AND number = $2 AND owner = $3 AND epoch = $4 AND expires_at > statement_timestamp()),
        ARRAY (
            SELECT k.key FROM unnest($6::smallint[], $7::text[]) AS k (slot, key)
            WHERE EXISTS (

@@ -109,15 +109,14 @@ SELECT o.slot, o.position, o.attempts, o.message_id, o.message_type, o.version, 
 FROM chosen JOIN {posta}outbox o USING (position)
 ORDER BY o.position");
 
-    // One statement, so that a row is never in both tables or in none. The fence needs no look at the expiry: as long as nobody else
-    // has taken the lease, its last owner's word holds, however late, and what an outage of the database has delayed is not
-    // published again. The lease is read and not locked: a lock would stop its renewal and its taking over for as long as this
-    // transaction lives. A new owner that reads a row just before this commits
+    // One statement, so that a row is never in both tables or in none. The lease is read and not locked: a lock would stop its
+    // renewal and its taking over for as long as this transaction lives. A new owner that reads a row just before this commits
     // publishes it again (N1) and then finds nothing to settle.
     mark_dispatched = "
 WITH owned AS (
     SELECT l.number FROM unnest($3::uuid[], $4::smallint[], $5::bigint[]) AS f (owner, number, epoch)
     JOIN {posta}lease l ON l.resource = 'outbox' AND l.number = f.number AND l.owner = f.owner AND l.epoch = f.epoch
+    WHERE l.expires_at > statement_timestamp()
 ), gone AS (
     DELETE FROM {posta}outbox o
     USING unnest($1::smallint[], $2::bigint[]) AS r (slot, position)
@@ -135,6 +134,7 @@ RETURNING slot, position";
 WITH owned AS (
     SELECT l.number FROM unnest($5::uuid[], $6::smallint[], $7::bigint[]) AS f (owner, number, epoch)
     JOIN {posta}lease l ON l.resource = 'outbox' AND l.number = f.number AND l.owner = f.owner AND l.epoch = f.epoch
+    WHERE l.expires_at > statement_timestamp()
 )
 UPDATE {posta}outbox o
 SET attempts = least(o.attempts, 2147483646) + 1,
@@ -148,6 +148,7 @@ RETURNING o.slot, o.position";
 WITH owned AS (
     SELECT l.number FROM unnest($3::uuid[], $4::smallint[], $5::bigint[]) AS f (owner, number, epoch)
     JOIN {posta}lease l ON l.resource = 'outbox' AND l.number = f.number AND l.owner = f.owner AND l.epoch = f.epoch
+    WHERE l.expires_at > statement_timestamp()
 )
 DELETE FROM {posta}outbox o
 USING unnest($1::smallint[], $2::bigint[]) AS r (slot, position)
@@ -274,11 +275,11 @@ impl OutboxStore for PostgresStore {
     }
 
     async fn backlog(&self, connection: &mut AsyncPgConnection) -> Result<Backlog, StoreError> {
-        let (rows, held, oldest): (i64, i64, Option<i64>) =
-            Statement::new(&self.texts().outbox.backlog)
-                .returning::<(BigInt, BigInt, diesel::sql_types::Nullable<BigInt>)>()
-                .row(connection, "count the outbox")
-                .await?;
+        let counted: Vec<(i64, i64, Option<i64>)> = Statement::new(&self.texts().outbox.backlog)
+            .returning::<(BigInt, BigInt, diesel::sql_types::Nullable<BigInt>)>()
+            .front_rows(connection, "count the outbox")
+            .await?;
+        let (rows, held, oldest) = counted.into_iter().next().unwrap_or_default();
         Ok(Backlog {
             rows: rows.unsigned_abs(),
             held: held.unsigned_abs(),

@@ -93,14 +93,15 @@ CROSS JOIN LATERAL (
     release = "
 DELETE FROM {posta}retry
 WHERE position = $1 AND consumer = $2
-  AND EXISTS (SELECT FROM {posta}lease WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6)
+  AND EXISTS (
+      SELECT FROM {posta}lease
+      WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())
 RETURNING slot, ordering_key";
 
-    // A statement of its own, so that it sees a successor that was committed while the deletion waited. One that has a time of its
-    // own keeps it.
+    // A statement of its own, so that it sees a successor that was committed while the deletion waited.
     promote = "
 UPDATE {posta}retry SET due_at = statement_timestamp()
-WHERE due_at IS NULL AND position = (
+WHERE position = (
     SELECT position FROM {posta}retry WHERE consumer = $1 AND slot = $2 AND ordering_key = $3
     ORDER BY position LIMIT 1)";
 
@@ -109,7 +110,9 @@ UPDATE {posta}retry
 SET attempts = least(attempts, 2147483646) + 1, last_error = $7,
     due_at = statement_timestamp() + $8 * interval '1 microsecond'
 WHERE position = $1 AND consumer = $2
-  AND EXISTS (SELECT FROM {posta}lease WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6)";
+  AND EXISTS (
+      SELECT FROM {posta}lease
+      WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())";
 
     held = "
 SELECT count(*), count(DISTINCT ordering_key) FROM {posta}retry WHERE consumer = $1";

@@ -2,17 +2,20 @@ use diesel::connection::SimpleConnection;
 use diesel::{QueryResult, SqliteConnection};
 
 use super::Connection;
+use super::classify::failed;
 use super::connection::on_thread;
 use super::row::bind_envelope;
 use super::statement::Sql;
 use crate::message::Envelope;
 use crate::store::{StoreError, Tables};
 
+const OPERATION: &str = "write into the outbox";
+
+const INSERT: &str = "INSERT INTO {posta}outbox
+         (message_id, message_type, version, ordering_key, headers, content_type, payload, slot)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
 /// Writes envelopes into the outbox, all or none, in the order given.
-///
-/// One prepared statement, run once for each row: SQLite is in this process, so there is no round trip to save, and one text for
-/// any number of rows stays prepared. A savepoint makes several rows one, whether diesel began the transaction, the
-/// application did with SQL of its own, or nobody.
 pub(super) async fn insert(
     connection: &mut Connection,
     tables: &Tables,
@@ -21,28 +24,47 @@ pub(super) async fn insert(
     if envelopes.is_empty() {
         return Ok(());
     }
-    let insert = Sql::new(
-        tables,
-        "INSERT INTO {posta}outbox
-             (message_id, message_type, version, ordering_key, headers, content_type, payload, slot)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-    );
-    let envelopes = envelopes.to_vec();
-    on_thread(connection, "insert into the outbox", move |connection| {
-        if let [envelope] = &envelopes[..] {
-            return insert_one(connection, &insert, envelope);
-        }
-        connection.batch_execute("SAVEPOINT posta_insert")?;
-        let inserted = envelopes
-            .iter()
-            .try_for_each(|envelope| insert_one(connection, &insert, envelope));
-        if inserted.is_err() {
-            connection.batch_execute("ROLLBACK TO posta_insert")?;
-        }
-        connection.batch_execute("RELEASE posta_insert")?;
-        inserted
+    let (insert, envelopes) = (Sql::new(tables, INSERT), envelopes.to_vec());
+    on_thread(connection, OPERATION, move |connection| {
+        insert_all(connection, &insert, &envelopes)
     })
     .await
+}
+
+/// As [`insert`], on the thread that calls.
+pub(crate) fn insert_blocking(
+    connection: &mut SqliteConnection,
+    tables: &Tables,
+    envelopes: &[Envelope],
+) -> Result<(), StoreError> {
+    if envelopes.is_empty() {
+        return Ok(());
+    }
+    insert_all(connection, &Sql::new(tables, INSERT), envelopes)
+        .map_err(|error| failed(OPERATION, error))
+}
+
+/// One prepared statement, run once for each row: SQLite is in this process, so there is no round trip to save, and one text for
+/// any number of rows stays prepared. A savepoint makes several rows one, whether diesel began the transaction, the
+/// application did with SQL of its own, or nobody.
+fn insert_all(
+    connection: &mut SqliteConnection,
+    insert: &Sql,
+    envelopes: &[Envelope],
+) -> QueryResult<()> {
+    if let [envelope] = envelopes {
+        return insert_one(connection, insert, envelope);
+    }
+    connection.batch_execute("SAVEPOINT posta_insert")?;
+    let inserted = envelopes
+        .iter()
+        .try_for_each(|envelope| insert_one(connection, insert, envelope));
+    if inserted.is_err() {
+        // A failure that has ended the whole transaction (a full disk) has taken the savepoint along; it is the one to tell.
+        let _ = connection.batch_execute("ROLLBACK TO posta_insert; RELEASE posta_insert");
+        return inserted;
+    }
+    connection.batch_execute("RELEASE posta_insert")
 }
 
 fn insert_one(

@@ -16,7 +16,7 @@ mod connect;
 mod connection;
 mod database;
 mod dead_letter;
-mod enqueue;
+pub(crate) mod enqueue;
 mod inbox;
 mod lease;
 mod merge;

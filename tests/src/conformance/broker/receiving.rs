@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use posta::broker::DeliveryTag;
@@ -64,7 +65,7 @@ pub(super) async fn no_more_than_the_limit_and_no_waiting_for_more<B: BrokerUnde
 }
 
 pub(super) async fn a_cancelled_receive_loses_nothing<B: BrokerUnderTest>() {
-    const MESSAGES: usize = 100;
+    const MESSAGES: usize = 90;
     let mut bench = Bench::<B>::start().await;
     let topology = bench.declare("archive", 1, &["written"]).await;
     let queue = topology.queues().next().expect("one partition");
@@ -72,41 +73,35 @@ pub(super) async fn a_cancelled_receive_loses_nothing<B: BrokerUnderTest>() {
     let sent: Vec<Envelope> = (0..MESSAGES)
         .map(|n| envelope("written", "one-key", n.to_string()))
         .collect();
-    bench.publish_all(&sent[..MESSAGES / 2]).await;
-
     let mut got = Vec::new();
-    let mut cancelled = 0_u32;
-    let began = tokio::time::Instant::now();
-    let mut rest = sent[MESSAGES / 2..].chunks(5);
-    while got.len() < MESSAGES {
-        assert!(began.elapsed() < SOON, "{} of {MESSAGES} came", got.len());
-        match subscription.receive(3).now_or_never() {
-            Some(deliveries) => {
+    for (round, more) in sent.chunks(6).enumerate() {
+        if got.len() == round * 6 {
+            // There is nothing: it begins to wait, and is dropped.
+            assert!(subscription.receive(3).now_or_never().is_none());
+        }
+        bench.publish_all(more).await;
+        let published = (round + 1) * 6;
+        // Dropped after its first poll, then a little later each time, then not at all.
+        let a_little = Duration::from_micros(round as u64 * 150);
+        for patience in [Duration::ZERO, a_little, SOON, SOON, SOON] {
+            if got.len() == published {
+                break;
+            }
+            let received = match patience {
+                Duration::ZERO => subscription.receive(3).now_or_never(),
+                _ => tokio::time::timeout(patience, subscription.receive(3))
+                    .await
+                    .ok(),
+            };
+            if let Some(deliveries) = received {
                 let deliveries = deliveries.expect("the subscription is alive");
                 bench.acknowledge(&mut subscription, &deliveries).await;
                 got.extend(deliveries);
             }
-            None => {
-                cancelled += 1;
-                match rest.next() {
-                    Some(more) => bench.publish_all(more).await,
-                    // Polled a few times, then dropped in the middle.
-                    None => {
-                        let patience =
-                            std::time::Duration::from_micros(200 * u64::from(cancelled % 50));
-                        let received =
-                            tokio::time::timeout(patience, subscription.receive(3)).await;
-                        if let Ok(deliveries) = received {
-                            let deliveries = deliveries.expect("the subscription is alive");
-                            bench.acknowledge(&mut subscription, &deliveries).await;
-                            got.extend(deliveries);
-                        }
-                    }
-                }
-            }
         }
     }
-    assert!(cancelled > 0);
+    let left = MESSAGES - got.len();
+    got.extend(bench.take(&mut subscription, left).await);
     let got: Vec<_> = envelopes_of(got).iter().map(|it| it.id).collect();
     assert_eq!(got, sent.iter().map(|it| it.id).collect::<Vec<_>>());
     subscription.close().await;

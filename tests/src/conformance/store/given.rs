@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posta::message::{Envelope, MessageType};
 use posta::store::{
-    Fence, Grant, InboxStore, LeaseStore, MemberId, MigrationStore, NewHold, OutboxRow,
+    FailedRow, Fence, Grant, InboxStore, LeaseStore, MemberId, MigrationStore, NewHold, OutboxRow,
     OutboxStore, Resource, RetryStore, RowId, Session, Store,
 };
 use posta::{MessageId, OrderingKey, Slot};
@@ -227,6 +227,44 @@ impl<D: TestDatabase> Place<D> {
         session.commit().await.expect("the renewal is committed");
     }
 
+    /// Marks rows as dispatched and commits; those that moved.
+    pub(super) async fn settle(&self, fences: &[Fence], rows: &[RowId]) -> Vec<RowId> {
+        let mut session = self.begin().await;
+        let moved = self
+            .store
+            .mark_dispatched(&mut session, fences, rows)
+            .await
+            .unwrap();
+        session.commit().await.unwrap();
+        moved
+    }
+
+    /// Marks rows as failed, on hold for so long, and commits; those that changed.
+    pub(super) async fn fail(
+        &self,
+        fences: &[Fence],
+        rows: &[RowId],
+        hold: Duration,
+    ) -> Vec<RowId> {
+        let error = "the broker returned it".to_owned();
+        let rows: Vec<FailedRow> = rows
+            .iter()
+            .map(|id| FailedRow {
+                id: *id,
+                error: error.clone(),
+                hold,
+            })
+            .collect();
+        let mut session = self.begin().await;
+        let changed = self
+            .store
+            .mark_failed(&mut session, fences, &rows)
+            .await
+            .unwrap();
+        session.commit().await.unwrap();
+        changed
+    }
+
     /// Puts messages into a consumer's retry table and commits.
     pub(super) async fn hold(&self, consumer: &str, holds: &[NewHold]) {
         let mut session = self.begin().await;
@@ -375,4 +413,13 @@ pub(super) fn odd_errors() -> Vec<(String, String)> {
     ));
     errors.push((String::new(), String::new()));
     errors
+}
+
+/// The ids of the rows with these payloads.
+pub(super) fn named(rows: &[posta::store::OutboxRow], payloads: &[&str]) -> Vec<RowId> {
+    let chosen = rows.iter().filter(|row| {
+        let payload = &row.message.as_ref().unwrap().payload;
+        payloads.iter().any(|wanted| payload == wanted.as_bytes())
+    });
+    chosen.map(|row| row.id).collect()
 }

@@ -9,9 +9,12 @@ mod inbox;
 mod lease;
 mod migration;
 mod outbox;
+mod pending;
+mod plain_sql;
 mod queue;
 mod retry;
 mod session;
+mod settle;
 
 /// Every test, once for a database.
 macro_rules! suite {
@@ -26,6 +29,9 @@ macro_rules! suite {
                 what_was_rolled_back_was_never_there
                 an_insert_that_is_refused_leaves_nothing
                 a_row_that_commits_late_with_a_lower_position_is_found
+                the_backlog_counts_rows_and_holds_and_ages
+            }
+            pending {
                 no_more_rows_than_the_limit_come_and_each_lanes_first
                 only_rows_of_the_lanes_asked_for_come
                 rows_in_flight_are_left_out
@@ -33,12 +39,17 @@ macro_rules! suite {
                 a_hold_that_is_over_frees_the_row_and_its_key
                 held_rows_do_not_fill_a_batch
                 successors_of_held_rows_do_not_fill_a_batch
+                the_next_due_time_is_that_of_the_first_held_row
+            }
+            plain_sql {
                 a_malformed_row_comes_alone_with_its_bytes
                 a_header_that_is_no_text_is_malformed_and_kept_as_its_json
                 an_unknown_type_is_carried_like_any_other
                 plain_sql_needs_a_type_and_a_payload_only
                 plain_sql_rows_keep_the_order_of_their_key
                 adoption_leaves_no_row_without_a_slot
+            }
+            settle {
                 dispatched_rows_move_once_and_are_kept_whole
                 rows_of_fenced_lanes_move_and_the_others_stay
                 dispatched_rows_stay_without_a_valid_fence
@@ -48,8 +59,6 @@ macro_rules! suite {
                 a_failure_counts_and_says_why
                 error_texts_are_stored_without_nul_and_cut
                 removed_rows_leave_no_trace
-                the_next_due_time_is_that_of_the_first_held_row
-                the_backlog_counts_rows_and_holds_and_ages
             }
             queue {
                 a_subscription_replaces_the_one_before
