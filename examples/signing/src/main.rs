@@ -33,7 +33,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::crew::{Order, Role};
 use crate::error::JobError;
-use crate::flags::{Command, Flags, is_postgres};
+use crate::flags::{Command, DatabaseKind, Flags, database_of};
 use crate::folder::Folder;
 use crate::progress::Progress;
 
@@ -76,6 +76,7 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
             file
         }
     };
+    let kind = database_of(&database).map_err(JobError::Usage)?;
     let (text, holds) = match &flags.input {
         Some(file) => {
             let report = input::run(flags, file, &database, progress).await?;
@@ -86,9 +87,9 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
             (text, report.is_right())
         }
         None => {
-            let ledger = match is_postgres(&database) {
-                true => postgres::job::run(flags, &database, progress).await?,
-                false => sqlite::job::run(flags, &database, progress).await?,
+            let ledger = match kind {
+                DatabaseKind::Postgres => postgres::job::run(flags, &database, progress).await?,
+                DatabaseKind::Sqlite => sqlite::job::run(flags, &database, progress).await?,
             };
             if let Some(stuck) = &ledger.stuck {
                 eprintln!("signing: {stuck}");
@@ -127,10 +128,11 @@ async fn worker() -> Result<(), JobError> {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         let _ = ended.send(());
     });
-    match (order.role, is_postgres(&order.database)) {
+    let kind = database_of(&order.database).map_err(JobError::Usage)?;
+    match (order.role, kind) {
         (Role::Webhooks(address), _) => input::work(&order, address, end).await,
-        (_, true) => postgres::job::work(order, end).await,
-        (_, false) => sqlite::job::work(order, end).await,
+        (_, DatabaseKind::Postgres) => postgres::job::work(order, end).await,
+        (_, DatabaseKind::Sqlite) => sqlite::job::work(order, end).await,
     }
 }
 

@@ -26,8 +26,10 @@ mod worker;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
+use posta::operations::TransactionError;
+use posta::store::Store;
 use posta::supervision::ChildState;
-use posta::{Broker, Posta, Tx};
+use posta::{Broker, Database, Posta, Tx};
 
 use crate::crew::{Crew, Order, Role};
 use crate::error::JobError;
@@ -38,6 +40,9 @@ use crate::progress::{Progress, Reached};
 use self::records::Run;
 pub(crate) use self::worker::work;
 use super::Db;
+
+/// The database's connection.
+type Connection = <Db as Database>::Connection;
 
 /// A killed worker's lanes and partitions rest for this long at most.
 const LEASE_TTL: Duration = Duration::from_secs(2);
@@ -214,15 +219,43 @@ impl Job {
         Ok(())
     }
 
-    /// Runs a transaction that may be repeated, until it commits, through outages and contention.
+    /// Runs a transaction that may be repeated, until it commits.
     async fn transaction<T>(
         &self,
         mut work: impl AsyncFnMut(&mut Tx<'_, Db>) -> Result<T, JobError>,
     ) -> Result<T, JobError> {
+        self.persist(async || self.posta.transaction(async |tx| work(tx).await).await)
+            .await
+    }
+
+    /// Reads, in one transaction that holds up nobody.
+    async fn read<T>(
+        &self,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        self.persist(async || self.read_once(&mut work).await).await
+    }
+
+    async fn read_once<T>(
+        &self,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        let session = self.posta.store().begin_read().await;
+        let mut session = session.map_err(TransactionError::Store)?;
+        let value = work(&mut session).await;
+        session.rollback().await;
+        value
+    }
+
+    /// Does a step that may be repeated, until it succeeds, through outages and contention.
+    async fn persist<T>(
+        &self,
+        mut step: impl AsyncFnMut() -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(20);
         loop {
-            match self.posta.transaction(async |tx| work(tx).await).await {
+            match step().await {
                 Err(error) if error.is_transient::<Db>() && began.elapsed() < self.patience => {
                     if !error.is_contention::<Db>() {
                         self.away(&error.chain());
