@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod field;
+#[cfg(test)]
 mod guarantees;
 #[cfg(test)]
 mod harness;

@@ -44,6 +44,15 @@ impl BrokerError {
         self
     }
 
+    /// The same failure for somebody else who shares it, with the text of what is behind it.
+    pub(crate) fn shared(&self) -> Self {
+        Self {
+            operation: self.operation.clone(),
+            kind: self.kind,
+            source: self.source.as_ref().map(|source| source.to_string().into()),
+        }
+    }
+
     /// The failure's nature.
     #[must_use]
     pub fn kind(&self) -> BrokerErrorKind {

@@ -6,7 +6,7 @@ use super::partition::Partition;
 use super::{Failure, HandleError};
 use crate::broker::{BrokerError, Delivery, DeliveryTag, Subscription};
 use crate::dead_letter::{NewDeadLetter, Origin};
-use crate::message::{Envelope, MessageId, OrderingKey, RawMessage};
+use crate::message::{Envelope, MessageId, OrderingKey, RawMessage, Slot};
 use crate::outbox::{Context, EnqueueError};
 use crate::retry::Backoff;
 use crate::store::{
@@ -332,9 +332,19 @@ impl<D: Database> Partition<D> {
     fn failed_hold(&self, envelope: &Envelope, error: String) -> NewHold {
         NewHold {
             envelope: envelope.clone(),
+            slot: self.slot_of(envelope),
             attempts: 1,
             error: Some(error),
             delay: Some(self.backoff.delay(1)),
+        }
+    }
+
+    /// The slot under which a message waits. A foreign publisher routes one without a key as it likes; it is this partition's then.
+    fn slot_of(&self, envelope: &Envelope) -> Slot {
+        let slots = self.queue.slots();
+        match envelope.slot() {
+            slot if envelope.key.is_some() || slots.contains(&slot.number()) => slot,
+            slot => Slot::new(*slots.start()).unwrap_or(slot),
         }
     }
 
@@ -389,6 +399,7 @@ fn message_id(delivery: &Delivery) -> Option<MessageId> {
 fn successor(envelope: &Envelope) -> NewHold {
     NewHold {
         envelope: envelope.clone(),
+        slot: envelope.slot(),
         attempts: 0,
         error: None,
         delay: None,

@@ -16,9 +16,6 @@ use crate::store::Database;
 use crate::supervision::{ChildError, Life, Wake, WakeListener};
 use crate::telemetry::Client;
 
-/// Between tries of a broker or database that is not there.
-const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
-
 /// The retry table is looked at this often even if nothing is known to be in it: another process may have left something.
 const RETRY_LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -60,6 +57,11 @@ impl<D: Database> Partition<D> {
         while !life.is_draining() {
             changes.hear();
             let Some(lease) = self.board.use_lease(self.queue.number) else {
+                if failures > 0 {
+                    // Whatever was missing, it is missing to the lease's owner now.
+                    failures = 0;
+                    life.recovered();
+                }
                 tokio::select! {
                     () = changes.called() => {}
                     () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}
@@ -73,7 +75,7 @@ impl<D: Database> Partition<D> {
                     failures += 1;
                     // The lease goes first: another process may reach the broker.
                     drop(lease);
-                    self.wait_out(&life, failures, &error).await;
+                    life.sit_out(failures, &error).await;
                     continue;
                 }
             };
@@ -85,7 +87,7 @@ impl<D: Database> Partition<D> {
             if let Err(error) = consumed {
                 self.declaration.forget().await;
                 failures += 1;
-                self.wait_out(&life, failures, &error).await;
+                life.sit_out(failures, &error).await;
             }
         }
         Ok(())
@@ -94,23 +96,6 @@ impl<D: Database> Partition<D> {
     async fn subscribe(&self) -> Result<Box<dyn Subscription<D>>, BrokerError> {
         self.declaration.ensure().await?;
         self.driver.subscribe(&self.queue).await
-    }
-
-    async fn wait_out(
-        &self,
-        life: &Life,
-        failures: u32,
-        error: &(dyn std::error::Error + 'static),
-    ) {
-        life.degraded(error);
-        let delay = OUTAGE_BACKOFF.delay(failures);
-        tracing::warn!(
-            partition = %life.name,
-            error,
-            delay_ms = delay.as_millis() as u64,
-            "consuming is interrupted"
-        );
-        life.pause(delay).await;
     }
 
     /// Receives and handles until the lease ends, the runtime drains, or the subscription fails.
@@ -167,6 +152,13 @@ impl<D: Database> Partition<D> {
             tokio::select! {
                 received = &mut received => return Some(received),
                 () = tokio::time::sleep_until(retry_at.into()) => return None,
+                // Nobody calls when the lease runs out since the database is out of reach; whoever
+                // takes it over waits for the queue. A renewed one has time left again.
+                () = tokio::time::sleep(lease.remaining()) => {
+                    if !lease.may_go_on() {
+                        return None;
+                    }
+                }
                 () = changes.called() => {
                     if !lease.may_go_on() {
                         return None;
@@ -209,7 +201,7 @@ impl<D: Database> Partition<D> {
                 Err(Interruption::Broker(error)) => return Err(error),
                 Err(Interruption::Database(error)) => {
                     failures += 1;
-                    self.wait_out(life, failures, &error).await;
+                    life.sit_out(failures, &error).await;
                     if life.is_draining() || !lease.may_go_on() {
                         return Ok(None);
                     }
@@ -243,7 +235,7 @@ impl<D: Database> Partition<D> {
                 }
                 Err(Interruption::Database(error)) => {
                     failures += 1;
-                    self.wait_out(life, failures, &error).await;
+                    life.sit_out(failures, &error).await;
                     if !go_on() {
                         return None;
                     }

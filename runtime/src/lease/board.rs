@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Fence, Grant, MemberId, Resource};
 use crate::supervision::{Wake, WakeListener};
@@ -229,6 +229,17 @@ impl LeaseUse {
             .is_some_and(|granted| granted.grant == self.grant && granted.is_usable())
     }
 
+    /// How long it may be used from now, unless it is renewed or lost before.
+    pub(crate) fn remaining(&self) -> Duration {
+        let granted = self.board.current(self.grant.number);
+        let granted = granted.filter(|granted| granted.grant == self.grant);
+        granted.map_or(Duration::ZERO, |granted| {
+            granted
+                .valid_until
+                .saturating_duration_since(Instant::now())
+        })
+    }
+
     /// Says that the database refused this lease's fence: it is lost, whatever the clock says, until the keeper has asked again.
     pub(crate) fn lost(&self) {
         let mut entries = self.board.lock();
@@ -255,8 +266,6 @@ impl Drop for LeaseUse {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn board() -> Board {
@@ -298,9 +307,9 @@ mod tests {
         let board = board();
         board.set(&[grant(0, 1)], later());
         let lease = board.use_lease(0).unwrap();
-        assert!(lease.may_go_on());
+        assert!(lease.may_go_on() && lease.remaining() > Duration::ZERO);
         board.set(&[grant(0, 1)], Instant::now());
-        assert!(!lease.may_go_on());
+        assert!(!lease.may_go_on() && lease.remaining() == Duration::ZERO);
     }
 
     #[test]

@@ -28,10 +28,23 @@ impl<D: Database> Keeper<D> {
     /// Ticks until the runtime drains, then until all uses have ended.
     pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
         let mut returns = self.board.returns();
+        let mut failures = 0;
         loop {
             returns.hear();
-            self.tick(life.is_draining()).await?;
-            life.recovered();
+            match self.tick(life.is_draining()).await {
+                Ok(()) if failures > 0 => {
+                    failures = 0;
+                    life.recovered();
+                }
+                Ok(()) => {}
+                // An outage is sat out here: a restart would add its own backoff, in which leases run out.
+                Err(error) if !life.is_draining() => {
+                    failures += 1;
+                    life.sit_out(failures, &error).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
             if life.is_draining() && self.board.is_idle() {
                 return Ok(());
             }
@@ -49,10 +62,13 @@ impl<D: Database> Keeper<D> {
         let resource = self.board.resource();
         // Before the first statement is sent: the trust window is counted from here.
         let valid_until = Instant::now() + self.ttl - self.ttl / MARGIN_PART;
+        // One that drains is no member any more: the others' shares are the whole, and they take at once what it gives back while it finishes
+        // the rest.
+        let membership = if draining { Duration::ZERO } else { self.ttl };
         let mut session = self.store.begin().await?;
         let members = self
             .store
-            .join(&mut session, resource, self.count, self.member, self.ttl)
+            .join(&mut session, resource, self.count, self.member, membership)
             .await?;
         let mut owned = self
             .store
@@ -60,7 +76,6 @@ impl<D: Database> Keeper<D> {
             .await?;
         crash_point!("lease.renewed");
         self.board.lose_all_but(&owned);
-        // A process that drains has no share, whoever else is there.
         let share = if draining {
             0
         } else {

@@ -14,6 +14,10 @@
 //!   lost, which is an outcome, not an error.
 //! - **Hand-over.** A lease above the fair share is first marked *not to keep*; its user finishes what is in flight, drops its [`LeaseUse`], and only
 //!   then does the keeper give it back.
+//! - **Drain.** A process that drains is no member from its next tick on, and still owns what is in use: the others share all of it out among
+//!   themselves and take each lease as it is given back, however long the last one takes.
+//! - **Outage.** A keeper that cannot reach the database tries again on its own, soon at first: leases run out meanwhile, and users stop by
+//!   themselves.
 
 mod board;
 mod keeper;

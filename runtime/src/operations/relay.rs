@@ -24,25 +24,44 @@ impl<S: Store> Relay<S> {
     /// Relays until the runtime drains.
     pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
         tokio::select! {
-            ended = self.listen() => ended,
-            ended = self.notify() => ended,
-            () = life.draining() => Ok(()),
+            () = self.listen(&life) => {}
+            () = self.notify() => {}
+            () = life.draining() => {}
         }
+        Ok(())
     }
 
-    async fn listen(&self) -> Result<(), ChildError> {
+    async fn listen(&self, life: &Life) {
+        let mut failures = 0;
         loop {
-            self.store.notified().await?;
-            self.incoming.iter().for_each(Wake::echo);
+            match self.store.notified().await {
+                Ok(()) => {
+                    if failures > 0 {
+                        failures = 0;
+                        life.recovered();
+                    }
+                    self.incoming.iter().for_each(Wake::echo);
+                }
+                Err(error) => {
+                    failures += 1;
+                    life.sit_out(failures, &error).await;
+                }
+            }
         }
     }
 
-    async fn notify(&self) -> Result<(), ChildError> {
+    async fn notify(&self) {
         let mut outgoing = self.outgoing.listen();
         loop {
             outgoing.called().await;
             if *self.members.borrow() > 1 {
-                self.store.notify().await?;
+                // One that is lost costs latency, no more: the other processes poll.
+                if let Err(error) = self.store.notify().await {
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        "other processes were not notified"
+                    );
+                }
                 tokio::time::sleep(NOTIFY_INTERVAL_MIN).await;
             }
         }

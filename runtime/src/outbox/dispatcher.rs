@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::settlement::{Settled, Settlement};
 use super::wave::Waves;
-use crate::broker::{BrokerDriver, Declaration, PublishOutcome, Publisher};
+use crate::broker::{
+    BrokerDriver, BrokerError, BrokerErrorKind, Declaration, PublishOutcome, Publisher,
+};
 use crate::lease::{Board, LeaseUse};
 use crate::message::Slot;
 use crate::operations::Counters;
@@ -19,9 +21,6 @@ const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// Between tries of a row that the broker returned or refused.
 const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Between tries of a broker or database that is not there.
-const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
-
 /// Publishes the rows of its lanes: the body of a dispatcher actor.
 ///
 /// One round, each step one function: take lanes → claim rows → set aside what can never be dispatched → publish in waves →
@@ -31,7 +30,7 @@ pub(crate) struct Dispatcher<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
-    /// What this process's own consumers need of the broker: declared before the first row is published, which would find no queue otherwise.
+    /// What this process's own consumers need of the broker: declared before a row is published, which would find no queue otherwise.
     pub(crate) declarations: Vec<Declaration<D>>,
     /// Which dispatcher of the process this is, and of how many: it serves the lanes with `number % of == index`.
     pub(crate) index: u8,
@@ -64,12 +63,6 @@ impl<D: Database> Dispatcher<D> {
         let mut publisher: Option<Box<dyn Publisher<D>>> = None;
         let mut failures = 0;
         let mut pause = POLL_INTERVAL_MIN;
-        for declaration in &self.declarations {
-            // One that fails concerns its consumer's partition actors, who go on trying; other types are dispatched.
-            if let Err(error) = declaration.ensure().await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
-            }
-        }
         while !life.is_draining() {
             enqueued.hear();
             changes.hear();
@@ -85,15 +78,10 @@ impl<D: Database> Dispatcher<D> {
                     // Whatever it was, nothing is known of the channel: the next round makes a new one.
                     publisher = None;
                     failures += 1;
-                    life.degraded(error.as_ref());
-                    let delay = OUTAGE_BACKOFF.delay(failures);
-                    tracing::warn!(
-                        dispatcher = %life.name,
-                        error = error.as_ref() as &dyn std::error::Error,
-                        delay_ms = delay.as_millis() as u64,
-                        "dispatch is interrupted"
-                    );
-                    life.pause(delay).await;
+                    if is_closed(error.as_ref()) {
+                        self.forget_declarations().await;
+                    }
+                    life.sit_out(failures, error.as_ref()).await;
                     continue;
                 }
             }
@@ -104,6 +92,23 @@ impl<D: Database> Dispatcher<D> {
             }
         }
         Ok(())
+    }
+
+    /// Has everything declared that this process's consumers need, before there is a new publisher.
+    async fn declare(&self) {
+        for declaration in &self.declarations {
+            // One that fails concerns its consumer's partition actors, who go on trying; other types are dispatched.
+            if let Err(error) = declaration.ensure().await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
+            }
+        }
+    }
+
+    /// Has it declared again: if an exchange was deleted, so were its bindings, and no queue's consumer notices.
+    async fn forget_declarations(&self) {
+        for declaration in &self.declarations {
+            declaration.forget().await;
+        }
     }
 
     /// Gives up lanes that are lost or to be handed over (nothing is in flight between rounds), and takes those that are free for use.
@@ -165,6 +170,7 @@ impl<D: Database> Dispatcher<D> {
         let mut settlement = Settlement::default();
         let rows = self.set_aside(claimed, &mut settlement);
         if publisher.is_none() {
+            self.declare().await;
             *publisher = Some(self.driver.publisher().await?);
         }
         let publisher = publisher.as_mut().expect("it was just made");
@@ -305,6 +311,12 @@ impl<D: Database> Dispatcher<D> {
             return Ok(settled);
         }
     }
+}
+
+/// Whether the broker closed the channel over what it was asked.
+fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<BrokerError>();
+    error.is_some_and(|error| error.kind() == BrokerErrorKind::Closed)
 }
 
 /// The rows without those whose key has an earlier row that found no queue.

@@ -86,7 +86,8 @@ pub struct Fence {
 /// Leases (`lease`: one row per lane and per partition) and who contends for them (`member`).
 pub trait LeaseStore {
     /// Makes this member one of those who share the resource, until `ttl` from now, and forgets those whose time is over.
-    /// Returns all members alive, this one among them, sorted. Also sees to it that lease rows 0 to `count` - 1 exist.
+    /// Returns all members alive, this one among them, sorted; with a `ttl` of zero it shares no longer, keeps what it owns, and is of no account
+    /// to the others. Also sees to it that lease rows 0 to `count` - 1 exist.
     fn join(
         &self,
         connection: &mut ConnectionOf<Self>,

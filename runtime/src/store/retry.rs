@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use super::database::ConnectionOf;
 use super::{Fence, Store, StoreError};
-use crate::message::{Envelope, OrderingKey};
+use crate::message::{Envelope, OrderingKey, Slot};
 
 /// A delivery that joins the retry table.
 #[derive(Clone, Debug)]
 pub struct NewHold {
     /// The message.
     pub envelope: Envelope,
+    /// Under which slot it is found when it is due: its key's, where its successors look for it; without a key, any slot of the partition that puts it
+    /// on hold.
+    pub slot: Slot,
     /// Tries so far: 0 for a successor that only waits behind its key's head.
     pub attempts: u32,
     /// The last try's error; `None` for a successor.

@@ -10,6 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
 use super::{Phase, Registry};
+use crate::retry::Backoff;
 
 /// Why a child's body ended before it was told to.
 pub(crate) type ChildError = Box<dyn Error + Send + Sync>;
@@ -54,15 +55,33 @@ impl Life {
             .is_err()
     }
 
-    /// Says that the child waits for something outside that is missing.
-    pub(crate) fn degraded(&self, error: &(dyn Error + 'static)) {
+    /// Sits out an outage of something outside after this many failures in a row: says what is missing, and waits, at most until nothing new may
+    /// be taken. Cancel-safe.
+    pub(crate) async fn sit_out(&self, failures: u32, error: &(dyn Error + 'static)) {
         self.registry.degraded(&self.name, error_chain(error));
+        let delay = outage_delay(failures, rand::random::<f64>());
+        tracing::warn!(
+            child = %self.name,
+            error,
+            failures,
+            delay_ms = delay.as_millis() as u64,
+            "interrupted; it waits for what is missing"
+        );
+        self.pause(delay).await;
     }
 
     /// Says that nothing is missing any more.
     pub(crate) fn recovered(&self) {
         self.registry.recovered(&self.name);
     }
+}
+
+/// Between tries of something outside that is not there: soon at first, and never so long that work rests much longer than the outage.
+const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(8));
+
+/// At least half of the backoff: chance spreads the tries of many actors, and makes none of them spin.
+fn outage_delay(failures: u32, random: f64) -> Duration {
+    OUTAGE_BACKOFF.delay_with(failures, 0.5 + random / 2.0)
 }
 
 /// An error with its sources, on one line, for people.
@@ -144,4 +163,25 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a value that is no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_of_a_minute_costs_few_tries_and_its_end_is_noticed_soon() {
+        for random in [0.0, 0.5, 1.0] {
+            let mut tries = 1;
+            let mut waited = Duration::ZERO;
+            while waited < Duration::from_secs(60) {
+                let delay = outage_delay(tries, random);
+                assert!(delay >= OUTAGE_BACKOFF.ceiling(tries) / 2);
+                assert!(delay <= Duration::from_secs(8));
+                waited += delay;
+                tries += 1;
+            }
+            assert!(tries <= 21, "{tries} tries");
+        }
+    }
 }

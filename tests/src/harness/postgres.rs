@@ -76,9 +76,7 @@ impl Guard {
 
     /// A plain diesel connection to the database, as an application has one.
     pub(crate) async fn connection(&self) -> AsyncPgConnection {
-        AsyncPgConnection::establish(&self.url())
-            .await
-            .expect("the server takes connections")
+        connect_to(&self.url()).await
     }
 
     fn on(&self, variable_name: &str) -> String {
@@ -110,6 +108,21 @@ pub(crate) async fn run(url: &str, sql: &str) {
         .batch_execute(sql)
         .await
         .unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+/// Where the server listens.
+pub(crate) fn address() -> String {
+    let url = variable("POSTA_TEST_POSTGRES");
+    let (_, rest) = url.rsplit_once('@').expect("the URL has a login");
+    let (address, _) = rest.split_once('/').expect("the URL has a path");
+    address.to_owned()
+}
+
+/// A plain diesel connection to the database of a URL.
+pub(crate) async fn connect_to(url: &str) -> AsyncPgConnection {
+    AsyncPgConnection::establish(url)
+        .await
+        .expect("the server takes connections")
 }
 
 /// One number.

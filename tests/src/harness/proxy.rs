@@ -20,8 +20,25 @@ pub(crate) enum Traffic {
     Stall,
     /// Passes them on with six bytes exchanged for others wherever they are found in one piece.
     Exchange(&'static [u8; 6], &'static [u8; 6]),
-    /// Closes all sockets and takes no new connection.
+    /// Takes nothing from either side: bytes wait in the sockets, and pass later. A peer that has stopped reading.
+    Hold,
+    /// The same for what the server says; what the client says passes.
+    HoldAnswers,
+    /// Closes all sockets, and each new connection at once.
     Cut,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+impl Traffic {
+    fn holds(self, from: Side) -> bool {
+        self == Self::Hold || (self == Self::HoldAnswers && from == Side::Server)
+    }
 }
 
 /// A proxy before one address; it ends when it is dropped.
@@ -59,6 +76,13 @@ impl Proxy {
         self.address
     }
 
+    /// A URL with the proxy in its server's place.
+    pub(crate) fn url(&self, url: &str) -> String {
+        let (login, rest) = url.rsplit_once('@').expect("the URL has a login");
+        let (_, path) = rest.split_once('/').expect("the URL has a path");
+        format!("{login}@{}/{path}", self.address)
+    }
+
     /// From now on.
     pub(crate) fn set(&self, traffic: Traffic) {
         self.traffic.send_replace(traffic);
@@ -93,8 +117,8 @@ async fn connection(client: TcpStream, server: String, mut traffic: watch::Recei
     let (from_server, to_server) = server.into_split();
     let cut = traffic.clone();
     tokio::select! {
-        () = pump(from_client, to_server, traffic.clone()) => {}
-        () = pump(from_server, to_client, traffic.clone()) => {}
+        () = pump(Side::Client, from_client, to_server, traffic.clone()) => {}
+        () = pump(Side::Server, from_server, to_client, traffic.clone()) => {}
         () = until_cut(cut) => {}
     }
 }
@@ -104,12 +128,15 @@ async fn until_cut(mut traffic: watch::Receiver<Traffic>) {
 }
 
 async fn pump(
+    who: Side,
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut traffic: watch::Receiver<Traffic>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
+    let mut passing = traffic.clone();
     loop {
+        let _ = passing.wait_for(|traffic| !traffic.holds(who)).await;
         let Ok(bytes) = from.read(&mut buffer).await else {
             return;
         };
@@ -118,9 +145,13 @@ async fn pump(
             let _ = traffic.wait_for(|traffic| *traffic != Traffic::Stall).await;
             return;
         }
-        let now = *traffic.borrow();
+        // What was being read when the holding began waits here.
+        let now = passing.wait_for(|traffic| !traffic.holds(who)).await;
+        let Ok(now) = now.map(|now| *now) else {
+            return;
+        };
         match now {
-            Traffic::Pass => {}
+            Traffic::Pass | Traffic::Hold | Traffic::HoldAnswers => {}
             Traffic::Delay(pause) => tokio::time::sleep(pause).await,
             Traffic::Stall => continue,
             Traffic::Exchange(found, put) => {

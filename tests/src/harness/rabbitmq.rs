@@ -170,15 +170,54 @@ impl Vhost {
 
     /// Has the management API publish a message to the exchange `posta`.
     pub(crate) fn publish(&self, routing_key: &str, properties: &Value, payload: &str) {
+        self.publish_bytes(routing_key, properties, payload.as_bytes());
+    }
+
+    /// The same with any bytes.
+    pub(crate) fn publish_bytes(&self, routing_key: &str, properties: &Value, payload: &[u8]) {
         let message = json!({
             "properties": properties,
             "routing_key": routing_key,
-            "payload": payload,
-            "payload_encoding": "string",
+            "payload": http::base64(payload),
+            "payload_encoding": "base64",
         });
         let path = format!("/api/exchanges/{}/posta/publish", self.name);
         let answer = self.api.expect("POST", &path, Some(&message));
         assert_eq!(answer["routed"], true);
+    }
+
+    /// Makes a durable queue with these arguments, as an operator would.
+    pub(crate) fn make_queue(&self, name: &str, arguments: &Value) {
+        let queue = json!({"durable": true, "arguments": arguments});
+        let path = format!("/api/queues/{}/{name}", self.name);
+        self.api.expect("PUT", &path, Some(&queue));
+    }
+
+    /// Binds a queue to the exchange `posta`; `false` while that is not there.
+    pub(crate) fn bind(&self, queue: &str, routing_key: &str) -> bool {
+        let binding = json!({"routing_key": routing_key});
+        let path = format!("/api/bindings/{}/e/posta/q/{queue}", self.name);
+        self.api.request("POST", &path, Some(&binding)).0 == 201
+    }
+
+    /// Makes a queue that gets a copy of all that is published to the exchange `posta` with such a routing key; waits for the
+    /// exchange.
+    pub(crate) async fn tap(&self, queue: &str, routing_key: &str) {
+        self.make_queue(queue, &json!({}));
+        let end = Instant::now() + SOON;
+        while !self.bind(queue, routing_key) {
+            assert!(Instant::now() < end, "there is no exchange posta");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Deletes the exchange `posta`, with its bindings.
+    pub(crate) fn delete_exchange(&self) {
+        self.api.expect(
+            "DELETE",
+            &format!("/api/exchanges/{}/posta", self.name),
+            None,
+        );
     }
 
     /// Deletes a queue, with what is in it.

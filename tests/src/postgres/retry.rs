@@ -8,8 +8,10 @@ use crate::harness::postgres::{migrated, run};
 const LONG: Duration = Duration::from_secs(3600);
 
 fn head(key: &str, delay: Duration) -> NewHold {
+    let envelope = keyed(key, "head");
     NewHold {
-        envelope: keyed(key, "head"),
+        slot: envelope.slot(),
+        envelope,
         attempts: 1,
         error: Some("failed".to_owned()),
         delay: Some(delay),
@@ -17,8 +19,10 @@ fn head(key: &str, delay: Duration) -> NewHold {
 }
 
 fn successor(key: &str, payload: &str) -> NewHold {
+    let envelope = keyed(key, payload);
     NewHold {
-        envelope: keyed(key, payload),
+        slot: envelope.slot(),
+        envelope,
         attempts: 0,
         error: None,
         delay: None,

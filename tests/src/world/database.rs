@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 use posta::store::{Connect, Store};
 use posta::{Database, Postgres, Sqlite, Tables};
 
-use super::effects::Effect;
+use super::effects::{DeadLetter, Effect};
 use crate::harness;
 
 /// A database that tests run on: how to get a fresh one, and the few statements of the test's own tables.
@@ -35,6 +35,12 @@ pub(crate) trait TestDatabase: Database {
         connection: &mut Self::Connection,
         consumer: &str,
     ) -> impl Future<Output = diesel::QueryResult<Vec<Effect>>> + Send;
+
+    /// All dead letters in a table, in the order in which they were set aside.
+    fn dead_letters(
+        connection: &mut Self::Connection,
+        table: &str,
+    ) -> impl Future<Output = diesel::QueryResult<Vec<DeadLetter>>> + Send;
 
     /// One number.
     fn count(
@@ -96,6 +102,16 @@ macro_rules! test_database {
                 diesel::sql_query($select)
                     .bind::<Text, _>(consumer.to_owned())
                     .load::<Effect>(connection)
+                    .await
+            }
+
+            async fn dead_letters(
+                connection: &mut Self::Connection,
+                table: &str,
+            ) -> diesel::QueryResult<Vec<DeadLetter>> {
+                let columns = "consumer, message_id, message_type, reason, error, payload";
+                diesel::sql_query(format!("SELECT {columns} FROM {table} ORDER BY position"))
+                    .load::<DeadLetter>(connection)
                     .await
             }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use diesel::sql_types::{BigInt, Binary, Text};
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use posta::store::Store;
 
 use super::TestDatabase;
@@ -18,6 +18,24 @@ pub(crate) struct Effect {
     pub(crate) number: i64,
     #[diesel(sql_type = Text)]
     pub(crate) message_id: String,
+    #[diesel(sql_type = Binary)]
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A message that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq, diesel::QueryableByName)]
+pub(crate) struct DeadLetter {
+    /// `None`: on its way from the outbox to the broker.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) consumer: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) message_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) message_type: Option<String>,
+    #[diesel(sql_type = Text)]
+    pub(crate) reason: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) error: String,
     #[diesel(sql_type = Binary)]
     pub(crate) payload: Vec<u8>,
 }
@@ -60,18 +78,42 @@ pub(crate) async fn effects_of<D: TestDatabase>(store: &D::Store, consumer: &str
     effects
 }
 
+/// All dead letters, in the order in which they were set aside.
+pub(crate) async fn dead_letters_of<D: TestDatabase>(store: &D::Store) -> Vec<DeadLetter> {
+    let table = table::<D>(store, "dead_letter");
+    let mut session = store.begin().await.expect("a transaction");
+    let letters = D::dead_letters(&mut session, &table).await;
+    session.commit().await.expect("a commit");
+    letters.expect("the dead letters")
+}
+
 /// One number out of the tables. `{posta}` in the statement stands for the qualifier of Posta's tables.
 pub(crate) async fn count<D: TestDatabase>(store: &D::Store, sql: &str) -> i64 {
-    let name = store.tables().name();
-    let qualifier = if D::KIND == "sqlite" {
-        format!("{name}_")
-    } else {
-        format!("\"{name}\".")
-    };
     let mut session = store.begin().await.expect("a transaction");
-    let count = D::count(&mut session, &sql.replace("{posta}", &qualifier)).await;
+    let count = D::count(
+        &mut session,
+        &sql.replace("{posta}", &table::<D>(store, "")),
+    )
+    .await;
     session.commit().await.expect("a commit");
     count.expect("a count")
+}
+
+/// How many rows a table of Posta's has that satisfy a condition.
+pub(crate) async fn rows<D: TestDatabase>(store: &D::Store, table: &str, condition: &str) -> i64 {
+    let sql =
+        format!("SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {{posta}}{table} WHERE {condition}");
+    count::<D>(store, &sql).await
+}
+
+/// The name of a table of Posta's in SQL.
+pub(crate) fn table<D: TestDatabase>(store: &D::Store, noun: &str) -> String {
+    let name = store.tables().name();
+    if D::KIND == "sqlite" {
+        format!("{name}_{noun}")
+    } else {
+        format!("\"{name}\".{noun}")
+    }
 }
 
 /// Judges: per key the numbers 0 to n - 1 must each have taken effect once, in order.

@@ -6,6 +6,7 @@
 pub(crate) mod child;
 pub(crate) mod database;
 pub(crate) mod effects;
+pub(crate) mod gate;
 pub(crate) mod service;
 
 use std::time::{Duration, Instant};
@@ -31,27 +32,37 @@ pub(crate) struct World<D: TestDatabase> {
     pub(crate) tables: Tables,
     pub(crate) broker_url: String,
     _database: D::Guard,
-    _vhost: Option<Vhost>,
+    vhost: Option<Vhost>,
 }
 
 impl<D: TestDatabase> World<D> {
     /// Makes a world with Posta's and the test's own tables in it.
     pub(crate) async fn fresh(broker: BrokerKind) -> Self {
+        let vhost = match broker {
+            BrokerKind::Database => None,
+            BrokerKind::RabbitMq => Some(Vhost::fresh().await),
+        };
+        Self::on(vhost).await
+    }
+
+    /// The same on RabbitMQ, for a test that disturbs the server: it waits for all others and has the server to itself.
+    pub(crate) async fn alone() -> Self {
+        Self::on(Some(Vhost::alone().await)).await
+    }
+
+    async fn on(vhost: Option<Vhost>) -> Self {
         show_logs();
         let (database_url, tables, guard) = D::fresh().await;
-        let (broker_url, vhost) = match broker {
-            BrokerKind::Database => ("database".to_owned(), None),
-            BrokerKind::RabbitMq => {
-                let vhost = Vhost::fresh().await;
-                (vhost.url(), Some(vhost))
-            }
+        let broker_url = match &vhost {
+            None => "database".to_owned(),
+            Some(vhost) => vhost.url(),
         };
         let world = Self {
             database_url,
             tables,
             broker_url,
             _database: guard,
-            _vhost: vhost,
+            vhost,
         };
         let store = world.store();
         posta::store::MigrationStore::migrate(&store)
@@ -63,6 +74,11 @@ impl<D: TestDatabase> World<D> {
 
     pub(crate) fn broker(&self) -> Broker {
         Broker::from_url(&self.broker_url).expect("a valid broker URL")
+    }
+
+    /// Its virtual host, in a world on RabbitMQ.
+    pub(crate) fn vhost(&self) -> &Vhost {
+        self.vhost.as_ref().expect("a world on RabbitMQ")
     }
 
     /// A store of its own, for looking at tables from outside.

@@ -11,6 +11,7 @@ use posta::{Builder, Consumer, Data, DeliveryInfo, Failure, Message, Posta, Tx};
 use serde::{Deserialize, Serialize};
 
 use super::effects::Effect;
+use super::gate::Gate;
 use super::{TestDatabase, World};
 
 /// A message that says which of its key's it is.
@@ -35,6 +36,8 @@ pub(crate) enum Fate {
     PanicTimes(u32),
     /// Writes the effect and enqueues an [`Echo`].
     Echo,
+    /// Waits at the consumer's [`Gate`] first, within its transaction.
+    Wait,
 }
 
 /// What a handler enqueues.
@@ -79,12 +82,23 @@ pub(crate) fn effects_consumer<D: TestDatabase>(calls: &Calls) -> Consumer<D> {
     named_consumer(EFFECTS, calls)
 }
 
+/// The same with a gate, for messages that wait.
+pub(crate) fn gated_consumer<D: TestDatabase>(gate: &Gate) -> Consumer<D> {
+    effects_consumer(&Calls::default()).data(gate.clone())
+}
+
+/// The same, and it takes [`Echo`] too, as one consumer.
+pub(crate) fn whole_consumer<D: TestDatabase>(gate: &Gate) -> Consumer<D> {
+    gated_consumer(gate).handle_with::<Echo, _>(on_echo::<D>)
+}
+
 /// The same under another name.
 pub(crate) fn named_consumer<D: TestDatabase>(name: &'static str, calls: &Calls) -> Consumer<D> {
     Consumer::named(name)
         .partitions(4)
         .data(calls.clone())
         .data(ConsumerName(name))
+        .data(Gate::default())
         .handle_with::<Numbered, _>(on_numbered::<D>)
 }
 
@@ -103,6 +117,7 @@ async fn on_numbered<D: TestDatabase>(
     info: DeliveryInfo,
     calls: Data<Calls>,
     name: Data<ConsumerName>,
+    gate: Data<Gate>,
 ) -> Result<(), Failure> {
     calls.0.fetch_add(1, Ordering::SeqCst);
     let effect = Effect {
@@ -112,6 +127,9 @@ async fn on_numbered<D: TestDatabase>(
         message_id: info.id.to_string(),
         payload: serde_json::to_vec(&message)?,
     };
+    if message.fate == Fate::Wait {
+        gate.pass().await;
+    }
     // The effect comes first: a failure after it must undo it.
     D::record(tx, effect).await?;
     match message.fate {

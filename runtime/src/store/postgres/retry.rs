@@ -140,7 +140,7 @@ impl RetryStore for PostgresStore {
         let columns = Columns::of(holds.iter().map(|hold| &hold.envelope));
         let slots: Vec<i16> = holds
             .iter()
-            .map(|hold| i16::from(hold.envelope.slot().number()))
+            .map(|hold| i16::from(hold.slot.number()))
             .collect();
         let enqueued: Vec<_> = holds
             .iter()

@@ -69,12 +69,13 @@ impl RetryStore for SqliteStore {
         on_thread(connection, "hold deliveries", move |connection| {
             for NewHold {
                 envelope,
+                slot,
                 attempts,
                 error,
                 delay,
             } in &holds
             {
-                let row = hold.bind(consumer.as_str()).bind(envelope.slot().number());
+                let row = hold.bind(consumer.as_str()).bind(slot.number());
                 bind_envelope(row, envelope)
                     .bind(envelope.enqueued_at.map(micros_of))
                     .bind(*attempts)

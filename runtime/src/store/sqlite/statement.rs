@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::store::Tables;
 
-/// Now, in whole microseconds since 1970, by SQLite's clock; one value throughout a statement. The migrations have the same text.
+/// Now, in whole microseconds since 1970, by SQLite's clock; one value for each row that a statement returns, not for all. The migrations have the same text.
 const NOW: &str = "(CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000)";
 
 /// A hundred years: what a longer duration counts as, so that a time plus it stays far inside 64 bits.

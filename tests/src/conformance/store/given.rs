@@ -320,6 +320,7 @@ pub(super) fn type_of(name: &str) -> MessageType {
 pub(super) fn failed(envelope: &Envelope, delay: Duration) -> NewHold {
     NewHold {
         envelope: envelope.clone(),
+        slot: envelope.slot(),
         attempts: 1,
         error: Some("the handler failed".to_owned()),
         delay: Some(delay),
@@ -330,6 +331,7 @@ pub(super) fn failed(envelope: &Envelope, delay: Duration) -> NewHold {
 pub(super) fn successor(envelope: &Envelope) -> NewHold {
     NewHold {
         envelope: envelope.clone(),
+        slot: envelope.slot(),
         attempts: 0,
         error: None,
         delay: None,

@@ -192,6 +192,20 @@ pub(super) async fn leaving_frees_what_was_owned_and_nothing_else<D: TestDatabas
     );
 }
 
+pub(super) async fn a_member_that_shares_no_longer_keeps_what_it_owns<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let [a, b] = joined(place, &Resource::Lanes, 4).await;
+    let of_a = acquire(place, &Resource::Lanes, 4, a, LONG, 3).await;
+    join(place, &Resource::Lanes, 4, a, Duration::ZERO).await;
+    assert_eq!(join(place, &Resource::Lanes, 4, b, LONG).await, [b]);
+    assert_eq!(renew(place, &Resource::Lanes, a, LONG).await, of_a);
+    assert_eq!(
+        acquire(place, &Resource::Lanes, 4, b, LONG, 4).await.len(),
+        1
+    );
+}
+
 pub(super) async fn resources_have_leases_of_their_own<D: TestDatabase>(place: &Place<D>) {
     let member = MemberId::random();
     for resource in [

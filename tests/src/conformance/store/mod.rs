@@ -37,6 +37,7 @@ macro_rules! suite {
                 rows_in_flight_are_left_out
                 a_held_row_holds_its_successors_and_nobody_else
                 a_hold_that_is_over_frees_the_row_and_its_key
+                a_hold_that_ends_during_a_reading_shows_no_successor_before_its_head
                 held_rows_do_not_fill_a_batch
                 successors_of_held_rows_do_not_fill_a_batch
                 the_next_due_time_is_that_of_the_first_held_row
@@ -114,6 +115,7 @@ macro_rules! suite {
                 an_expired_lease_is_not_renewed_and_can_be_taken_with_a_new_epoch
                 a_lease_is_given_back_by_its_grant_only
                 leaving_frees_what_was_owned_and_nothing_else
+                a_member_that_shares_no_longer_keeps_what_it_owns
                 resources_have_leases_of_their_own
                 members_who_take_at_the_same_time_share
             }

@@ -140,6 +140,31 @@ pub(super) async fn a_hold_that_is_over_frees_the_row_and_its_key<D: TestDatabas
     );
 }
 
+/// Whatever a reading takes together, it is of one instant.
+pub(super) async fn a_hold_that_ends_during_a_reading_shows_no_successor_before_its_head<
+    D: TestDatabase,
+>(
+    place: &Place<D>,
+) {
+    let fences = place.own_lanes().await;
+    place.enqueue(&[keyed("a", b"1"), keyed("a", b"2")]).await;
+    let head = ids(&place.pending().await)[0];
+    let mut ends = 0;
+    while ends < 200 {
+        let hold = Duration::from_micros(rand::random_range(1000..3000));
+        place.fail(&fences, &[head], hold).await;
+        loop {
+            let rows = payloads(&place.pending().await);
+            if rows.is_empty() {
+                continue;
+            }
+            assert_eq!(rows, ["1", "2"], "after {ends} holds");
+            ends += 1;
+            break;
+        }
+    }
+}
+
 pub(super) async fn held_rows_do_not_fill_a_batch<D: TestDatabase>(place: &Place<D>) {
     let fences = place.own_lanes().await;
     // One lane for all, so that the fresh row is behind every held one.
