@@ -38,3 +38,8 @@ pub mod __private {
     pub use crate::consumer::generated::{NoType, TypeOf, function, is_same_type, method};
     pub use crate::message::generated::{KeyField, NoCodec, key_field};
 }
+
+/// The README's code compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../README.md")]
+mod readme {}

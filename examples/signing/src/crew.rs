@@ -12,8 +12,14 @@ use crate::progress::Progress;
 /// How long workers may take to drain before they are killed.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Between a worker that ended by itself and its next start.
-const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// Between a worker that ended by itself and its next start; twice as long after each further end.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(250);
+
+/// The longest of these pauses.
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A worker that has lived for this long has started well.
+const WELL_AFTER: Duration = Duration::from_secs(10);
 
 /// Which part of the service a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +63,7 @@ struct Worker {
     order: Order,
     running: Option<(Child, ChildStdin)>,
     start_at: Instant,
+    pause: Duration,
 }
 
 impl Crew {
@@ -66,6 +73,7 @@ impl Crew {
             order,
             running: None,
             start_at: Instant::now(),
+            pause: RESTART_PAUSE_MIN,
         };
         let workers = orders.into_iter().map(worker).collect();
         let mut crew = Self {
@@ -87,7 +95,11 @@ impl Crew {
                     "the {name} worker ended ({status}); it is started again"
                 ));
                 worker.running = None;
-                worker.start_at = Instant::now() + RESTART_PAUSE;
+                if worker.start_at.elapsed() > WELL_AFTER {
+                    worker.pause = RESTART_PAUSE_MIN;
+                }
+                worker.start_at = Instant::now() + worker.pause;
+                worker.pause = (worker.pause * 2).min(RESTART_PAUSE_MAX);
             }
             if worker.running.is_none() && Instant::now() >= worker.start_at {
                 worker.running = Some(worker.order.start(&self.progress)?);

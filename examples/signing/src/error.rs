@@ -70,7 +70,10 @@ impl JobError {
         let mut text = self.to_string();
         let mut source = self.source();
         while let Some(error) = source {
-            text = format!("{text}: {error}");
+            let part = error.to_string();
+            if !text.ends_with(&part) {
+                text = format!("{text}: {part}");
+            }
             source = error.source();
         }
         text

@@ -1,14 +1,14 @@
 //! The command line.
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
 
-/// Most documents of one run: their numbers share 32 bits with the rolled-back ones.
-const DOCUMENTS_MAX: i64 = 1 << 31;
+/// Most documents of one run: more would take days, and their numbers have 31 bits.
+const DOCUMENTS_MAX: i64 = 1_000_000_000;
 
 /// Signs documents under load, crashes its own consumer and dispatcher part-way, waits until all is
 /// quiet, and prints a ledger counted from the tables: nothing may be lost, doubled or out of
@@ -37,16 +37,16 @@ pub(crate) struct Flags {
     pub(crate) broker: String,
 
     /// How many times a document is signed; each is one transaction and one `document.signed`.
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = from(1..DOCUMENTS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = from(1..=DOCUMENTS_MAX))]
     pub(crate) documents: i64,
 
     /// Over how many documents, which are the ordering keys, the signatures are spread.
-    #[arg(long, value_name = "K", default_value_t = 100, value_parser = from(1..1_000_001))]
+    #[arg(long, value_name = "K", default_value_t = 100, value_parser = from(1..=1_000_000))]
     pub(crate) keys: i64,
 
     /// How many percent of the messages are enqueued a second time, with the same message id, after
     /// the first one left.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = from(0..101))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = from(0..=100))]
     pub(crate) duplicates: i64,
 
     /// Instead of signing: send the webhook deliveries of a JSON Lines file to the service of the
@@ -60,7 +60,7 @@ pub(crate) struct Flags {
     pub(crate) json: bool,
 
     /// How many seconds may pass without any progress before the run counts as stuck.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = from(1..86_401))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = from(1..=86_400))]
     patience: i64,
 
     #[command(subcommand)]
@@ -84,13 +84,26 @@ impl Flags {
 }
 
 /// Reads a number of a range.
-fn from(range: Range<i64>) -> RangedI64ValueParser<i64> {
+fn from(range: RangeInclusive<i64>) -> RangedI64ValueParser<i64> {
     clap::value_parser!(i64).range(range)
 }
 
-/// Whether a URL is PostgreSQL's.
-pub(crate) fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
+/// Which database a URL or path names; says what is wrong without its password.
+pub(crate) fn database_of(url: &str) -> Result<DatabaseKind, String> {
+    match url.split_once("://") {
+        Some(("postgres" | "postgresql", _)) => Ok(DatabaseKind::Postgres),
+        Some(("sqlite", _)) | None => Ok(DatabaseKind::Sqlite),
+        Some((scheme, _)) => Err(format!(
+            "--database: a SQLite file, sqlite://… or postgres://…, but not {scheme}://…"
+        )),
+    }
+}
+
+/// The databases that the service is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DatabaseKind {
+    Sqlite,
+    Postgres,
 }
 
 /// A URL as it may be shown: without user, password and parameters.

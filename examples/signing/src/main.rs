@@ -33,13 +33,13 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::crew::{Order, Role};
 use crate::error::JobError;
-use crate::flags::{Command, Flags, is_postgres};
+use crate::flags::{Command, DatabaseKind, Flags, database_of};
 use crate::folder::Folder;
 use crate::progress::Progress;
 
-/// What is logged unless `RUST_LOG` says otherwise. The AMQP client warns of what no queue takes by
-/// printing the message, payload and all; Posta says it too, without.
-const LOG_DEFAULT: &str = "warn,lapin=error";
+/// What is logged unless `RUST_LOG` says otherwise: `RUST_LOG=warn` tells of every try during an
+/// outage, in every process. The AMQP client's own errors reach the user through Posta.
+const LOG_DEFAULT: &str = "error,lapin=off";
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
@@ -76,6 +76,7 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
             file
         }
     };
+    let kind = database_of(&database).map_err(JobError::Usage)?;
     let (text, holds) = match &flags.input {
         Some(file) => {
             let report = input::run(flags, file, &database, progress).await?;
@@ -86,9 +87,9 @@ async fn main_job(flags: &Flags, progress: &Progress) -> Result<ExitCode, JobErr
             (text, report.is_right())
         }
         None => {
-            let ledger = match is_postgres(&database) {
-                true => postgres::job::run(flags, &database, progress).await?,
-                false => sqlite::job::run(flags, &database, progress).await?,
+            let ledger = match kind {
+                DatabaseKind::Postgres => postgres::job::run(flags, &database, progress).await?,
+                DatabaseKind::Sqlite => sqlite::job::run(flags, &database, progress).await?,
             };
             if let Some(stuck) = &ledger.stuck {
                 eprintln!("signing: {stuck}");
@@ -127,14 +128,15 @@ async fn worker() -> Result<(), JobError> {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         let _ = ended.send(());
     });
-    match (order.role, is_postgres(&order.database)) {
+    let kind = database_of(&order.database).map_err(JobError::Usage)?;
+    match (order.role, kind) {
         (Role::Webhooks(address), _) => input::work(&order, address, end).await,
-        (_, true) => postgres::job::work(order, end).await,
-        (_, false) => sqlite::job::work(order, end).await,
+        (_, DatabaseKind::Postgres) => postgres::job::work(order, end).await,
+        (_, DatabaseKind::Sqlite) => sqlite::job::work(order, end).await,
     }
 }
 
-/// Warnings and errors of Posta go to standard error; `RUST_LOG` asks for more or less.
+/// Errors go to standard error.
 fn log_to<W: for<'w> MakeWriter<'w> + Send + Sync + 'static>(writer: W) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
     tracing_subscriber::fmt()

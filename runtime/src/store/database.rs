@@ -119,6 +119,20 @@ pub trait Store:
     /// `Unavailable` when there is no connection in time, `Contention` when SQLite's file stays locked.
     fn begin(&self) -> impl Future<Output = Result<Session<Self::Database>, StoreError>> + Send;
 
+    /// Begins a transaction that only reads: as [`Store::begin`], but on SQLite it waits for no writer and lets none wait. What it
+    /// saw may have changed when it is acted upon.
+    ///
+    /// # Cancel safety
+    /// As [`Store::begin`].
+    ///
+    /// # Errors
+    /// As [`Store::begin`].
+    fn begin_read(
+        &self,
+    ) -> impl Future<Output = Result<Session<Self::Database>, StoreError>> + Send {
+        self.begin()
+    }
+
     /// Tells other processes that there may be something to dispatch or to consume. Coalesced by the caller, outside any transaction
     /// of the application, allowed to get lost: polling alone is enough.
     fn notify(&self) -> impl Future<Output = Result<(), StoreError>> + Send;

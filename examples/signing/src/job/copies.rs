@@ -43,6 +43,16 @@ impl Job {
         self.transaction(async |tx| {
             let departed: Vec<Departed> = diesel::sql_query(&departed).load(tx).await?;
             for copy in departed {
+                let planned = run_copies::table
+                    .find(copy.request_id)
+                    .filter(run_copies::enqueued.eq(0));
+                let taken = diesel::update(planned)
+                    .set(run_copies::enqueued.eq(1))
+                    .execute(tx)
+                    .await?;
+                if taken == 0 {
+                    continue;
+                }
                 let message = signatures::table
                     .find(copy.request_id)
                     .select((
@@ -53,10 +63,6 @@ impl Job {
                     .first(tx)
                     .await?;
                 tx.enqueue_envelope(copy_of(&message, &copy.message_id)?)?;
-                diesel::update(run_copies::table.find(copy.request_id))
-                    .set(run_copies::enqueued.eq(1))
-                    .execute(tx)
-                    .await?;
             }
             let copies = run_copies::table.filter(run_copies::enqueued.eq(1)).count();
             Ok(copies.get_result(tx).await?)

@@ -85,14 +85,14 @@ impl Job {
     pub(super) async fn draw_lines(&self, round: i64) -> Result<(), JobError> {
         loop {
             let without: Vec<i64> = self
-                .transaction(async |tx| {
+                .read(async |connection| {
                     let drawn = run_lines::table.filter(run_lines::round.eq(round));
                     let without = documents::table
                         .filter(documents::id.ne_all(drawn.select(run_lines::document_id)));
                     Ok(without
                         .select(documents::id)
                         .limit(LINES_AT_ONCE)
-                        .load(tx)
+                        .load(connection)
                         .await?)
                 })
                 .await?;
@@ -132,10 +132,10 @@ impl Job {
     pub(super) async fn until_lines_are_through(&self, round: i64) -> Result<(), JobError> {
         loop {
             let missing: i64 = self
-                .transaction(async |tx| {
+                .read(async |connection| {
                     let missing = run_lines::table.filter(run_lines::round.eq(round));
                     let missing = missing.filter(run_lines::mailed.eq(0)).count();
-                    Ok(missing.get_result(tx).await?)
+                    Ok(missing.get_result(connection).await?)
                 })
                 .await?;
             if missing == 0 {

@@ -26,7 +26,10 @@ mod worker;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use posta::{Broker, Posta, Tx};
+use posta::operations::TransactionError;
+use posta::store::Store;
+use posta::supervision::ChildState;
+use posta::{Broker, Database, Posta, Tx};
 
 use crate::crew::{Crew, Order, Role};
 use crate::error::JobError;
@@ -37,6 +40,9 @@ use crate::progress::{Progress, Reached};
 use self::records::Run;
 pub(crate) use self::worker::work;
 use super::Db;
+
+/// The database's connection.
+type Connection = <Db as Database>::Connection;
 
 /// A killed worker's lanes and partitions rest for this long at most.
 const LEASE_TTL: Duration = Duration::from_secs(2);
@@ -115,7 +121,7 @@ struct Job {
     patience: Duration,
     run: Run,
     crew: RefCell<Option<Crew>>,
-    /// Whether the user has been told that the database is away.
+    /// Whether the user has been told that something is away.
     outage: Cell<bool>,
 }
 
@@ -135,6 +141,8 @@ impl Job {
     async fn watch(&self) -> Result<(), JobError> {
         let mut last = (Reached::default(), Instant::now());
         let mut began = false;
+        // Told only what is still so at the next look.
+        let mut missing = false;
         loop {
             if let Some(crew) = self.crew.borrow_mut().as_mut() {
                 crew.watch()?;
@@ -151,11 +159,47 @@ impl Job {
                 if reached != last.0 {
                     last = (reached, Instant::now());
                 }
+                match self.missing() {
+                    Some(why) if missing => self.away(&why),
+                    Some(_) => missing = true,
+                    None => {
+                        missing = false;
+                        self.back();
+                    }
+                }
             }
             if last.1.elapsed() > self.patience {
                 return Err(JobError::Stuck(self.what_is_stuck().await));
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Why an actor of this process waits for something that is not there, if one does.
+    fn missing(&self) -> Option<String> {
+        let children = self.posta.registry().children().into_iter();
+        children
+            .into_iter()
+            .find_map(|(_, child)| match child.state {
+                ChildState::Degraded(why) => Some(why),
+                ChildState::BackingOff => {
+                    Some(child.last_error.map(|(why, _)| why).unwrap_or_default())
+                }
+                _ => None,
+            })
+    }
+
+    /// Says once that something is away.
+    fn away(&self, why: &str) {
+        if !self.outage.replace(true) {
+            self.progress.say(format!("waiting: {why}"));
+        }
+    }
+
+    /// Says that it is back, if it was away.
+    fn back(&self) {
+        if self.outage.replace(false) {
+            self.progress.say("it goes on");
         }
     }
 
@@ -175,29 +219,51 @@ impl Job {
         Ok(())
     }
 
-    /// Runs a transaction that may be repeated, until it commits, through outages and contention.
+    /// Runs a transaction that may be repeated, until it commits.
     async fn transaction<T>(
         &self,
         mut work: impl AsyncFnMut(&mut Tx<'_, Db>) -> Result<T, JobError>,
     ) -> Result<T, JobError> {
+        self.persist(async || self.posta.transaction(async |tx| work(tx).await).await)
+            .await
+    }
+
+    /// Reads, in one transaction that holds up nobody.
+    async fn read<T>(
+        &self,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        self.persist(async || self.read_once(&mut work).await).await
+    }
+
+    async fn read_once<T>(
+        &self,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
+        let session = self.posta.store().begin_read().await;
+        let mut session = session.map_err(TransactionError::Store)?;
+        let value = work(&mut session).await;
+        session.rollback().await;
+        value
+    }
+
+    /// Does a step that may be repeated, until it succeeds, through outages and contention.
+    async fn persist<T>(
+        &self,
+        mut step: impl AsyncFnMut() -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(20);
         loop {
-            match self.posta.transaction(async |tx| work(tx).await).await {
+            match step().await {
                 Err(error) if error.is_transient::<Db>() && began.elapsed() < self.patience => {
-                    if !error.is_contention::<Db>() && !self.outage.replace(true) {
-                        self.progress
-                            .say(format!("waiting for the database: {}", error.chain()));
+                    if !error.is_contention::<Db>() {
+                        self.away(&error.chain());
                     }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
-                done => {
-                    if done.is_ok() && self.outage.replace(false) {
-                        self.progress.say("the database is back");
-                    }
-                    return done;
-                }
+                done => return done,
             }
         }
     }

@@ -48,14 +48,14 @@ impl Job {
     async fn first_unsigned(&self) -> Result<i64, JobError> {
         let zero = self.run.request(0);
         let unsigned: Number = self
-            .transaction(async |tx| {
+            .read(async |connection| {
                 let query = "
                     SELECT MIN(c.id) + 1 AS value
                     FROM (SELECT $1 AS id UNION ALL SELECT request_id FROM signatures) c
                     WHERE NOT EXISTS (SELECT 1 FROM signatures s WHERE s.request_id = c.id + 1)";
                 Ok(diesel::sql_query(query)
                     .bind::<BigInt, _>(zero)
-                    .get_result(tx)
+                    .get_result(connection)
                     .await?)
             })
             .await?;

@@ -78,8 +78,7 @@ impl Job {
 
     async fn waiting(&self) -> Result<Vec<Waiting>, JobError> {
         let query = sql(WAITING);
-        self.posta
-            .transaction(async |tx| Ok(diesel::sql_query(&query).load(tx).await?))
+        self.read_once(async |connection| Ok(diesel::sql_query(&query).load(connection).await?))
             .await
     }
 }

@@ -4,10 +4,10 @@
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
-use posta::{Database, Tx};
+use posta::Database;
 
 use super::super::{Db, POSTA};
-use super::{Job, LOOK_INTERVAL};
+use super::{Connection, Job, LOOK_INTERVAL};
 use crate::error::JobError;
 use crate::flags::shown;
 use crate::ledger::{Hop, Latency, Ledger};
@@ -41,25 +41,25 @@ pub(super) fn sql(statement: &str) -> String {
 }
 
 /// One transaction in which everything is counted.
-struct Count<'c, 't> {
-    tx: &'c mut Tx<'t, Db>,
+struct Count<'c> {
+    connection: &'c mut Connection,
     ids: (i64, i64),
 }
 
-impl Count<'_, '_> {
+impl Count<'_> {
     /// The number that a query of this run's ids gives.
     async fn of(&mut self, statement: &str) -> Result<i64, JobError> {
         let statement = sql(&statement.replace("{ours}", OURS));
         let query = diesel::sql_query(statement)
             .bind::<BigInt, _>(self.ids.0)
             .bind::<BigInt, _>(self.ids.1);
-        Ok(query.get_result::<Number>(self.tx).await?.value)
+        Ok(query.get_result::<Number>(self.connection).await?.value)
     }
 
     /// The number that a query about one message type or consumer gives.
     async fn about(&mut self, name: &str, statement: &str) -> Result<i64, JobError> {
         let query = diesel::sql_query(sql(statement)).bind::<Text, _>(name);
-        Ok(query.get_result::<Number>(self.tx).await?.value)
+        Ok(query.get_result::<Number>(self.connection).await?.value)
     }
 
     /// What Posta's tables say of one message type and the consumer that takes it.
@@ -90,7 +90,7 @@ impl Count<'_, '_> {
         let handled = diesel::sql_query(handled)
             .bind::<Text, _>(consumer)
             .bind::<Text, _>(message_type);
-        let handled = handled.get_result::<Number>(self.tx).await?.value;
+        let handled = handled.get_result::<Number>(self.connection).await?.value;
         let copies = dispatched - messages;
         Ok(Hop {
             enqueued: waiting + dispatched + dead,
@@ -166,7 +166,7 @@ impl Count<'_, '_> {
         let query = "
             SELECT n.written_at - s.signed_at AS value
             FROM notifications n JOIN signatures s ON s.request_id = n.request_id";
-        let micros: Vec<Number> = diesel::sql_query(query).load(self.tx).await?;
+        let micros: Vec<Number> = diesel::sql_query(query).load(self.connection).await?;
         Ok(Latency::of(
             micros.into_iter().map(|number| number.value).collect(),
         ))
@@ -201,9 +201,9 @@ impl Job {
             "database" => format!("{}, and the same database as the broker", Db::NAME),
             broker => format!("{}, and the broker {}", Db::NAME, shown(broker)),
         };
-        self.transaction(async |tx| {
+        self.read(async |connection| {
             let mut count = Count {
-                tx,
+                connection,
                 ids: self.run.ids(),
             };
             let copies = "SELECT COUNT(*) AS value FROM run_copies WHERE enqueued = 1 AND {ours}";
@@ -230,44 +230,43 @@ impl Job {
 
     /// How far the run has come.
     pub(super) async fn reached(&self) -> Result<Reached, JobError> {
-        self.posta
-            .transaction(async |tx| {
-                let mut count = Count {
-                    tx,
-                    ids: self.run.ids(),
-                };
-                let rest = "
+        self.read_once(async |connection| {
+            let mut count = Count {
+                connection,
+                ids: self.run.ids(),
+            };
+            let rest = "
                     SELECT (SELECT COUNT(*) FROM run_copies WHERE enqueued = 1)
                          + (SELECT COUNT(*) FROM run_lines)
                          + (SELECT COALESCE(SUM(notified + mailed), 0) FROM run_lines)
                          + (SELECT COUNT(*) FROM {posta}dispatched) AS value
                     WHERE $1 <= $2";
-                Ok(Reached {
-                    signed: count
-                        .of("SELECT COUNT(*) AS value FROM signatures WHERE {ours}")
-                        .await?
-                        .unsigned_abs(),
-                    notified: count
-                        .of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}")
-                        .await?
-                        .unsigned_abs(),
-                    mailed: count
-                        .of("SELECT COUNT(*) AS value FROM mails WHERE {ours}")
-                        .await?
-                        .unsigned_abs(),
-                    rest: count.of(rest).await?.unsigned_abs(),
-                })
+            Ok(Reached {
+                signed: count
+                    .of("SELECT COUNT(*) AS value FROM signatures WHERE {ours}")
+                    .await?
+                    .unsigned_abs(),
+                notified: count
+                    .of("SELECT COUNT(*) AS value FROM notifications WHERE {ours}")
+                    .await?
+                    .unsigned_abs(),
+                mailed: count
+                    .of("SELECT COUNT(*) AS value FROM mails WHERE {ours}")
+                    .await?
+                    .unsigned_abs(),
+                rest: count.of(rest).await?.unsigned_abs(),
             })
-            .await
+        })
+        .await
     }
 
     /// Waits until nothing is in the outbox.
     pub(super) async fn until_outbox_is_empty(&self) -> Result<(), JobError> {
         loop {
             let waiting = self
-                .transaction(async |tx| {
+                .read(async |connection| {
                     let mut count = Count {
-                        tx,
+                        connection,
                         ids: self.run.ids(),
                     };
                     count

@@ -34,7 +34,8 @@ impl<D: Database> DatabaseSubscription<D> {
     }
 
     async fn look(&self, limit: usize) -> Result<Vec<QueueRow>, StoreError> {
-        let mut session = self.store.begin().await?;
+        // Many look, often; if each took SQLite's one lock for it, those who write would wait.
+        let mut session = self.store.begin_read().await?;
         let rows = self
             .store
             .queued(

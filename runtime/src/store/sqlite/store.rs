@@ -128,6 +128,17 @@ impl Store for SqliteStore {
         }
     }
 
+    /// A snapshot of the file as it is at the first statement (WAL): no turn, no lock.
+    async fn begin_read(&self) -> Result<Session<Sqlite>, StoreError> {
+        self.file().await?;
+        let mut session = Session::new(get(&self.inner.pool).await?, None);
+        on_thread(&mut session, "begin a transaction", |connection| {
+            AnsiTransactionManager::begin_transaction_sql(connection, "BEGIN DEFERRED")
+        })
+        .await?;
+        Ok(session)
+    }
+
     /// Does nothing: [`Store::notified`] sees every commit.
     async fn notify(&self) -> Result<(), StoreError> {
         Ok(())
