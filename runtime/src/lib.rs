@@ -1,8 +1,9 @@
 //! Posta: an actor-based message runtime for services that keep their state in a SQL database.
 //!
-//! A message leaves if and only if the transaction that wrote it committed (the outbox), and its effect on the
-//! receiving side happens once, however often it is delivered (the inbox). The words used here, one meaning
-//! each, and the guarantees with their tests stand in `docs/guarantees.md` beside this crate.
+//! A message leaves if and only if the transaction that wrote it committed (the outbox), and its
+//! effect on the receiving side happens once, however often it is delivered (the inbox). The words
+//! used here, one meaning each, and the guarantees with their tests stand in `docs/guarantees.md`
+//! beside this crate.
 
 // Generated code names this crate `::posta`; inside the crate that name must resolve too.
 extern crate self as posta;

@@ -1,4 +1,5 @@
-//! Every accepted form of the derive macros has a file in `ui/pass`, with tests of what it generates.
+//! Every accepted form of the derive macros has a file in `ui/pass`, with tests of what it
+//! generates.
 
 #[path = "../ui/pass/mod.rs"]
 mod pass;

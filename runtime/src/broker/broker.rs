@@ -33,7 +33,8 @@ impl Broker {
         }
     }
 
-    /// Everything that is wrong with its options, each as one sentence with value, limit and reason.
+    /// Everything that is wrong with its options, each as one sentence with value, limit and
+    /// reason.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         match &self.kind {
             BrokerKind::Database => Vec::new(),

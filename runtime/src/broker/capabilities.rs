@@ -1,8 +1,10 @@
-/// What a broker can do, as data: the dispatcher, the partition actor and the conformance suite read it.
+/// What a broker can do, as data: the dispatcher, the partition actor and the conformance suite
+/// read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Publishing and acknowledging are statements in the database's own transactions. A whole claim is then published at once; otherwise
-    /// at most one message per key is unconfirmed at any time.
+    /// Publishing and acknowledging are statements in the database's own transactions. A whole
+    /// claim is then published at once; otherwise at most one message per key is unconfirmed at any
+    /// time.
     pub transactional: bool,
     /// The broker delivers a partition's queue to one subscriber at a time, beside the lease.
     pub single_active_consumer: bool,

@@ -7,12 +7,15 @@ use tokio::time::Instant;
 use super::{BrokerDriver, BrokerError, BrokerErrorKind, Topology};
 use crate::store::Database;
 
-/// After the broker has refused a topology, since what it has differs, it is not asked again for so long: only an operator can change that.
+/// After the broker has refused a topology, since what it has differs, it is not asked again for so
+/// long: only an operator can change that.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(15);
 
-/// One consumer's topology, declared once by whichever actor comes first, and again after a subscription failed: the queue may be gone.
+/// One consumer's topology, declared once by whichever actor comes first, and again after a
+/// subscription failed: the queue may be gone.
 ///
-/// All actors share a refusal, too: however many partitions there are, the broker is asked four times a minute.
+/// All actors share a refusal, too: however many partitions there are, the broker is asked four
+/// times a minute.
 pub(crate) struct Declaration<D: Database> {
     driver: Arc<dyn BrokerDriver<D>>,
     topology: Arc<Topology>,

@@ -4,7 +4,8 @@ use super::{BrokerError, Capabilities, PartitionQueue, Topology};
 use crate::message::{Envelope, Malformed};
 use crate::store::{Database, OutboxRow, RowId, Session, StoreError};
 
-/// A broker, as the actors see it. Connections are made on demand and made anew after a failure by whoever asks again.
+/// A broker, as the actors see it. Connections are made on demand and made anew after a failure by
+/// whoever asks again.
 pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
@@ -15,7 +16,8 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// Where messages go, for telemetry and logs: never with a password.
     fn address(&self) -> String;
 
-    /// The exchange that messages are published to, for telemetry; `None` where message types are themselves the destinations.
+    /// The exchange that messages are published to, for telemetry; `None` where message types are
+    /// themselves the destinations.
     fn exchange(&self) -> Option<&str> {
         None
     }
@@ -25,11 +27,12 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
         None
     }
 
-    /// Sees to it that the consumer's queues and bindings exist, as the configuration says: declare, verify, or leave alone.
-    /// Idempotent.
+    /// Sees to it that the consumer's queues and bindings exist, as the configuration says:
+    /// declare, verify, or leave alone. Idempotent.
     ///
     /// # Errors
-    /// `Topology` when what exists differs: names the object, the argument and both values; nothing was deleted.
+    /// `Topology` when what exists differs: names the object, the argument and both values; nothing
+    /// was deleted.
     fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>>;
 
     /// A publisher of its own, for one dispatcher: its confirms and returns reach nobody else.
@@ -56,22 +59,26 @@ pub enum PublishOutcome {
     Unknown,
 }
 
-/// Publishes waves: messages of which no two have the same ordering key, unless the broker is transactional.
+/// Publishes waves: messages of which no two have the same ordering key, unless the broker is
+/// transactional.
 pub trait Publisher<D: Database>: Send {
-    /// Publishes a wave and waits until the fate of each message is known, within the configured deadline. One outcome per row, in
-    /// the same order. Called before the settling transaction, with no transaction open. Rows are well-formed.
+    /// Publishes a wave and waits until the fate of each message is known, within the configured
+    /// deadline. One outcome per row, in the same order. Called before the settling transaction,
+    /// with no transaction open. Rows are well-formed.
     ///
     /// # Cancel safety
     /// Not safe: after a cancelled call the publisher must be dropped.
     ///
     /// # Errors
-    /// When the broker is unreachable, blocked, or too slow: nobody's attempt, nothing is known of any message; drop the publisher, back off.
+    /// When the broker is unreachable, blocked, or too slow: nobody's attempt, nothing is known of
+    /// any message; drop the publisher, back off.
     fn publish<'a>(
         &'a mut self,
         wave: &'a [OutboxRow],
     ) -> BoxFuture<'a, Result<Vec<PublishOutcome>, BrokerError>>;
 
-    /// For a transactional broker: publishes rows inside the settling transaction; returns those that at least one queue took.
+    /// For a transactional broker: publishes rows inside the settling transaction; returns those
+    /// that at least one queue took.
     fn publish_within<'a>(
         &'a mut self,
         _session: &'a mut Session<D>,
@@ -99,14 +106,16 @@ pub struct Delivery {
 
 /// The deliveries of one partition's queue, in its order.
 pub trait Subscription<D: Database>: Send {
-    /// Waits for at least one delivery and returns all that are there already, at most `limit`, in order. What has been returned and not
-    /// acknowledged is not returned again by the same subscription, and at most the configured prefetch is unacknowledged.
+    /// Waits for at least one delivery and returns all that are there already, at most `limit`, in
+    /// order. What has been returned and not acknowledged is not returned again by the same
+    /// subscription, and at most the configured prefetch is unacknowledged.
     ///
     /// # Cancel safety
     /// Safe: no delivery is lost by a cancelled call.
     ///
     /// # Errors
-    /// When the channel closed, the consumer was cancelled, or the stream ended: drop the subscription, subscribe again.
+    /// When the channel closed, the consumer was cancelled, or the stream ended: drop the
+    /// subscription, subscribe again.
     fn receive(&mut self, limit: usize) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerError>>;
 
     /// For a transactional broker: acknowledges inside the handling transaction, before its commit.
@@ -127,7 +136,8 @@ pub trait Subscription<D: Database>: Send {
         tags: &'a [DeliveryTag],
     ) -> BoxFuture<'a, Result<(), BrokerError>>;
 
-    /// Ends the subscription; what is not acknowledged goes back to the queue, at its old place. Never cancels the consumer first: the next
-    /// subscriber of an ordered queue must not start while this one still has a backlog.
+    /// Ends the subscription; what is not acknowledged goes back to the queue, at its old place.
+    /// Never cancels the consumer first: the next subscriber of an ordered queue must not start
+    /// while this one still has a backlog.
     fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
 }

@@ -1,7 +1,8 @@
 //! Brokers: what carries a message from the dispatcher to the consumers' queues.
 //!
-//! One trait, [`BrokerDriver`], with what each broker can do said as data ([`Capabilities`]) and one conformance suite. Two kinds differ
-//! in *when* they take part, relative to the database's commit:
+//! One trait, [`BrokerDriver`], with what each broker can do said as data ([`Capabilities`]) and
+//! one conformance suite. Two kinds differ in *when* they take part, relative to the database's
+//! commit:
 //!
 //! | | outside the database (RabbitMQ) | the database itself |
 //! |---|---|---|

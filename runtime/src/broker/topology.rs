@@ -2,7 +2,8 @@ use std::ops::RangeInclusive;
 
 use crate::message::{MessageType, SLOTS};
 
-/// What a consumer needs the broker to have: its queues, one per partition, and the message types that go there.
+/// What a consumer needs the broker to have: its queues, one per partition, and the message types
+/// that go there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// The consumer's name.
@@ -36,7 +37,8 @@ pub struct PartitionQueue {
 }
 
 impl PartitionQueue {
-    /// The partition's slots: the 64 slots are cut into `partitions` ranges whose sizes differ by at most one.
+    /// The partition's slots: the 64 slots are cut into `partitions` ranges whose sizes differ by
+    /// at most one.
     #[must_use]
     pub fn slots(&self) -> RangeInclusive<u8> {
         let cut =

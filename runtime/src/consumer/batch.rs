@@ -16,8 +16,8 @@ use crate::store::{
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::{self, Process, Processed};
 
-/// How often a handler is called again that the database disturbed, before that counts as its failure: the database that it complains of
-/// may be another than ours, or the deadlock its own.
+/// How often a handler is called again that the database disturbed, before that counts as its
+/// failure: the database that it complains of may be another than ours, or the deadlock its own.
 pub(super) const DISTURBANCES_MAX: u32 = 10;
 
 /// Between calls of a handler that the database disturbed.
@@ -26,7 +26,8 @@ pub(super) const CONTENTION_BACKOFF: Backoff =
 
 /// What became of deliveries that were handled in one transaction.
 pub(super) enum Handled {
-    /// Committed and acknowledged; new entries of the retry table are due after this long, if there are any.
+    /// Committed and acknowledged; new entries of the retry table are due after this long, if there
+    /// are any.
     Committed { next_retry: Option<Duration> },
     /// The partition belongs to somebody else: nothing was changed, nothing may be acknowledged.
     LeaseLost,
@@ -59,8 +60,9 @@ struct Aside {
 }
 
 impl<D: Database> Partition<D> {
-    /// Handles deliveries together in one transaction; if a handler fails, one by one, each in its own. Returns whether the lease still
-    /// holds, and when the retry table is due if this batch added to it.
+    /// Handles deliveries together in one transaction; if a handler fails, one by one, each in its
+    /// own. Returns whether the lease still holds, and when the retry table is due if this batch
+    /// added to it.
     pub(super) async fn handle(
         &self,
         fence: &Fence,
@@ -99,7 +101,8 @@ impl<D: Database> Partition<D> {
         })
     }
 
-    /// Handles deliveries in one transaction; again, a bounded number of times, while the database gets in the way: that is nobody's attempt.
+    /// Handles deliveries in one transaction; again, a bounded number of times, while the database
+    /// gets in the way: that is nobody's attempt.
     async fn handle_patiently(
         &self,
         fence: &Fence,
@@ -120,7 +123,8 @@ impl<D: Database> Partition<D> {
                 continue;
             }
             return match outcome {
-                // What the handlers wrote was refused at the end, by a deferred constraint for example: that is theirs.
+                // What the handlers wrote was refused at the end, by a deferred constraint for
+                // example: that is theirs.
                 Err(Interruption::Database(error)) if !is_outage(error.kind()) => {
                     Ok(Handled::Failed(HandleError::Failed(Failure::new(error))))
                 }
@@ -287,8 +291,8 @@ impl<D: Database> Partition<D> {
         Ok(aside.holds.iter().filter_map(|hold| hold.delay).min())
     }
 
-    /// Puts a delivery whose handler failed into the retry table: with its inbox id, in one transaction, after which it is
-    /// acknowledged.
+    /// Puts a delivery whose handler failed into the retry table: with its inbox id, in one
+    /// transaction, after which it is acknowledged.
     async fn hold_failed(
         &self,
         fence: &Fence,
@@ -339,7 +343,8 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// The slot under which a message waits. A foreign publisher routes one without a key as it likes; it is this partition's then.
+    /// The slot under which a message waits. A foreign publisher routes one without a key as it
+    /// likes; it is this partition's then.
     fn slot_of(&self, envelope: &Envelope) -> Slot {
         let slots = self.queue.slots();
         match envelope.slot() {
@@ -418,7 +423,8 @@ pub(super) fn is_outage(kind: StoreErrorKind) -> bool {
     )
 }
 
-/// Whether a handler's failure is in truth the database's, which may go away by itself: found anywhere in the chain of errors.
+/// Whether a handler's failure is in truth the database's, which may go away by itself: found
+/// anywhere in the chain of errors.
 pub(super) fn is_disturbance<D: Database>(error: &HandleError) -> bool {
     let HandleError::Failed(failure) = error else {
         return false;

@@ -10,19 +10,21 @@ use crate::store::Database;
 /// Partitions of a consumer unless it says otherwise.
 pub const PARTITIONS_DEFAULT: u8 = 8;
 
-/// Most partitions of a consumer: a partition is a range of slots, so there cannot be more of them than slots.
+/// Most partitions of a consumer: a partition is a range of slots, so there cannot be more of them
+/// than slots.
 pub const PARTITIONS_MAX: u8 = SLOTS;
 
-/// Longest consumer name, in bytes: the longest queue name made from it is `<name>.63`, an AMQP short string of 255
-/// bytes; names are kept far below, since they stand in every inbox row.
+/// Longest consumer name, in bytes: the longest queue name made from it is `<name>.63`, an AMQP
+/// short string of 255 bytes; names are kept far below, since they stand in every inbox row.
 pub const NAME_BYTES_MAX: usize = 100;
 
 const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX);
 
 /// A named subscriber with its handlers.
 ///
-/// Its name is its identity: queues, inbox rows and leases are found by it. All processes that run a consumer must give it the same number of
-/// partitions. Mistakes are collected and reported by [`crate::Builder::start`], all at once.
+/// Its name is its identity: queues, inbox rows and leases are found by it. All processes that run
+/// a consumer must give it the same number of partitions. Mistakes are collected and reported by
+/// [`crate::Builder::start`], all at once.
 pub struct Consumer<D: Database> {
     pub(crate) name: String,
     pub(crate) partitions: u8,
@@ -138,7 +140,8 @@ impl<D: Database> Consumer<D> {
     }
 }
 
-/// Whether a consumer may have this name. `#[derive(Message)]` and `#[derive(Consumer)]` refuse others at compile time.
+/// Whether a consumer may have this name. `#[derive(Message)]` and `#[derive(Consumer)]` refuse
+/// others at compile time.
 #[must_use]
 pub fn is_valid_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');

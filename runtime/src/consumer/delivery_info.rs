@@ -1,8 +1,10 @@
 use crate::message::{Envelope, MessageId, OrderingKey};
 
-/// What a handler may want to know of the delivery beside the message itself; ask for it as an argument.
+/// What a handler may want to know of the delivery beside the message itself; ask for it as an
+/// argument.
 ///
-/// The message id is the idempotency key for calls to other systems: a handler can run more than once (N2).
+/// The message id is the idempotency key for calls to other systems: a handler can run more than
+/// once (N2).
 #[derive(Clone, Debug)]
 pub struct DeliveryInfo {
     /// The message's identity, the same at every try and every copy.

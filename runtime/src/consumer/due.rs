@@ -48,8 +48,9 @@ impl From<StoreError> for TryError {
 }
 
 impl<D: Database> Partition<D> {
-    /// Tries everything in the retry table that is due, each message in its own transaction; a head that gets through makes its successor due at
-    /// once. Stops between two messages when `go_on` says so.
+    /// Tries everything in the retry table that is due, each message in its own transaction; a head
+    /// that gets through makes its successor due at once. Stops between two messages when `go_on`
+    /// says so.
     pub(super) async fn run_due(
         &self,
         fence: &Fence,
@@ -81,7 +82,8 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// Tries one message; again, a bounded number of times, while the database gets in the way: that is nobody's attempt.
+    /// Tries one message; again, a bounded number of times, while the database gets in the way:
+    /// that is nobody's attempt.
     async fn try_again(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
         let attempt = row.attempts.saturating_add(1);
         let mut tries = 0;
@@ -104,7 +106,8 @@ impl<D: Database> Partition<D> {
                 TryError::Store(error) if is_outage(error.kind()) => {
                     return Err(Interruption::Database(error));
                 }
-                // What the handler wrote was refused at the end, by a deferred constraint for example: that is its failure.
+                // What the handler wrote was refused at the end, by a deferred constraint for
+                // example: that is its failure.
                 TryError::Store(error) => error_chain(&error),
                 TryError::Handler(error) => error_chain(&error),
                 TryError::NoHandler => no_handler(&row.envelope),
@@ -113,7 +116,8 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// Tries one message, in one transaction that takes it out of the table; an error has rolled it back.
+    /// Tries one message, in one transaction that takes it out of the table; an error has rolled it
+    /// back.
     async fn try_once(
         &self,
         fence: &Fence,

@@ -5,7 +5,8 @@ use crate::consumer::ExtractError;
 use crate::message::DecodeError;
 use crate::telemetry::ErrorType;
 
-/// Why a handler did not handle a message. Made from any error by `?`; the transaction is rolled back and the message tried again.
+/// Why a handler did not handle a message. Made from any error by `?`; the transaction is rolled
+/// back and the message tried again.
 pub struct Failure {
     source: Box<dyn Error + Send + Sync>,
 }

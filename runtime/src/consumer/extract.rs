@@ -37,8 +37,8 @@ impl fmt::Debug for State {
     }
 }
 
-/// Shared state as a handler's argument: `templates: Data<Templates>`, given by [`super::Consumer::data`] or
-/// [`crate::Builder::data`].
+/// Shared state as a handler's argument: `templates: Data<Templates>`, given by
+/// [`super::Consumer::data`] or [`crate::Builder::data`].
 #[derive(Debug)]
 pub struct Data<T: ?Sized>(Arc<T>);
 

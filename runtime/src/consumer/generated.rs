@@ -35,8 +35,8 @@ where
     consumer.add::<M>(Handler::method_returning(state.clone(), method))
 }
 
-/// The message type of `T`, as the constant `NAME`: empty for a type that is no message, so that only
-/// [`method`] says so, and says it once.
+/// The message type of `T`, as the constant `NAME`: empty for a type that is no message, so that
+/// only [`method`] says so, and says it once.
 #[derive(Debug)]
 pub struct TypeOf<T>(PhantomData<T>);
 

@@ -2,7 +2,8 @@ use super::Handler;
 use crate::message::Message;
 use crate::store::Database;
 
-/// A message whose handler is named beside it: `#[message(…, handler = notify, consumer = "notifications")]`.
+/// A message whose handler is named beside it: `#[message(…, handler = notify, consumer =
+/// "notifications")]`.
 #[diagnostic::on_unimplemented(
     message = "the message `{Self}` names no handler for this database",
     note = "name one with `#[message(…, handler = …, consumer = \"…\")]`, or give one with `.handle_with::<{Self}, _>(…)`"

@@ -11,10 +11,11 @@ use super::{Extract, ExtractError, Failure, HandleError, State};
 use crate::message::{Codec, Envelope, Message};
 use crate::store::{Database, Tx};
 
-/// An async function that handles a message: `async fn(message: M, tx: &mut Tx<'_, Db>) -> Result<(), Failure>`, with up to four more
-/// arguments that implement [`Extract`].
+/// An async function that handles a message: `async fn(message: M, tx: &mut Tx<'_, Db>) ->
+/// Result<(), Failure>`, with up to four more arguments that implement [`Extract`].
 ///
-/// `R` is what the function returns, free in this trait so that a wrong return type gets an error of its own ([`Outcome`]).
+/// `R` is what the function returns, free in this trait so that a wrong return type gets an error
+/// of its own ([`Outcome`]).
 #[diagnostic::on_unimplemented(
     message = "this is not a handler of the message `{M}`",
     label = "expected `async fn(message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
@@ -26,7 +27,8 @@ pub trait HandlerFn<D: Database, M, Args, R = Result<(), Failure>>: Send + Sync 
     fn call<'a>(&'a self, message: M, tx: &'a mut Tx<'_, D>, args: Args) -> LocalBoxFuture<'a, R>;
 }
 
-/// An async method of a consumer struct that handles a message: as [`HandlerFn`] with `&self` first.
+/// An async method of a consumer struct that handles a message: as [`HandlerFn`] with `&self`
+/// first.
 #[diagnostic::on_unimplemented(
     message = "this is not a handler of the message `{M}`",
     label = "expected `async fn(&self, message: {M}, tx: &mut Tx<'_, {D}>) -> Result<(), Failure>`",
@@ -108,7 +110,8 @@ macro_rules! handlers_of_arity {
                 tx: &'a mut Tx<'_, D>,
                 ($($arg,)*): ($($arg,)*),
             ) -> LocalBoxFuture<'a, R> {
-                // The transaction's inner lifetime is erased by the box: the future holds `tx` itself.
+                // The transaction's inner lifetime is erased by the box: the future holds `tx`
+                // itself.
                 Box::pin(async move { self(message, tx $(, $arg)*).await })
             }
         }
@@ -144,8 +147,9 @@ handlers_of_arity!(A1, A2);
 handlers_of_arity!(A1, A2, A3);
 handlers_of_arity!(A1, A2, A3, A4);
 
-/// The glue around a handler for one message type: decode, take the arguments, call. What comes before (begin, inbox) and after (enqueue,
-/// commit, acknowledge) is the partition actor's, once per batch.
+/// The glue around a handler for one message type: decode, take the arguments, call. What comes
+/// before (begin, inbox) and after (enqueue, commit, acknowledge) is the partition actor's, once
+/// per batch.
 pub struct Handler<D: Database> {
     glue: Arc<dyn Glue<D>>,
 }
@@ -207,7 +211,8 @@ impl<D: Database> Handler<D> {
         }
     }
 
-    /// Decodes the payload, takes the arguments and calls the handler, in the transaction `tx`. A panic is an outcome, not a panic.
+    /// Decodes the payload, takes the arguments and calls the handler, in the transaction `tx`. A
+    /// panic is an outcome, not a panic.
     pub(crate) async fn handle(
         &self,
         envelope: &Envelope,

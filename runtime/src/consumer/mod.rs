@@ -1,7 +1,8 @@
 //! Consumers: named subscribers with their handlers.
 //!
-//! A [`Consumer`] is a name, one [`Handler`] per message type, and the state that handlers ask for. Each of its partitions is read by one
-//! **partition actor**, which runs handlers in the transaction that the inbox guards.
+//! A [`Consumer`] is a name, one [`Handler`] per message type, and the state that handlers ask for.
+//! Each of its partitions is read by one **partition actor**, which runs handlers in the
+//! transaction that the inbox guards.
 
 mod batch;
 mod consumer;

@@ -16,7 +16,8 @@ use crate::store::Database;
 use crate::supervision::{ChildError, Life, Wake, WakeListener};
 use crate::telemetry::Client;
 
-/// The retry table is looked at this often even if nothing is known to be in it: another process may have left something.
+/// The retry table is looked at this often even if nothing is known to be in it: another process
+/// may have left something.
 const RETRY_LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The board is looked at this often without a call: nothing may depend on one.
@@ -24,10 +25,11 @@ const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads one partition of a consumer and handles its messages: the body of a partition actor.
 ///
-/// It idles until this process holds the partition's lease. Then, each step one function: subscribe → receive what is ready → handle
-/// it in one transaction (one by one after a failure) → acknowledge; and in between, what is due in the retry table. An outage
-/// of database or broker is nobody's attempt: deliveries are kept and tried again, without giving them back to the broker, which
-/// would count that as a redelivery.
+/// It idles until this process holds the partition's lease. Then, each step one function: subscribe
+/// → receive what is ready → handle it in one transaction (one by one after a failure) →
+/// acknowledge; and in between, what is due in the retry table. An outage of database or broker is
+/// nobody's attempt: deliveries are kept and tried again, without giving them back to the broker,
+/// which would count that as a redelivery.
 #[derive(Clone)]
 pub(crate) struct Partition<D: Database> {
     pub(crate) store: D::Store,
@@ -137,8 +139,9 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// Waits for deliveries; `None` when there is something else to look at first: the retry table is due, the lease has
-    /// ended, the runtime drains. A change of other leases does not interrupt it.
+    /// Waits for deliveries; `None` when there is something else to look at first: the retry table
+    /// is due, the lease has ended, the runtime drains. A change of other leases does not interrupt
+    /// it.
     async fn receive(
         &self,
         life: &Life,
@@ -169,7 +172,8 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// Handles deliveries, again and again through outages of the database. `None` when the partition is to be given up.
+    /// Handles deliveries, again and again through outages of the database. `None` when the
+    /// partition is to be given up.
     async fn handle_through_outages(
         &self,
         life: &Life,
@@ -191,7 +195,8 @@ impl<D: Database> Partition<D> {
                     return Ok(None);
                 }
                 Ok(Handled::Failed(error)) => {
-                    // A single delivery's failure is held by `handle`; this would be a defect of ours.
+                    // A single delivery's failure is held by `handle`; this would be a defect of
+                    // ours.
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
                         "a failure was not held"
@@ -210,7 +215,8 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// Runs what is due in the retry table; says how long until it is to be looked at again. `None` when the partition is to be given up.
+    /// Runs what is due in the retry table; says how long until it is to be looked at again. `None`
+    /// when the partition is to be given up.
     async fn run_due_through_outages(&self, life: &Life, lease: &LeaseUse) -> Option<Duration> {
         let mut failures = 0;
         loop {

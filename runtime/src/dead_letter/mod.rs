@@ -1,6 +1,6 @@
 //! Dead letters: messages that are set aside, with their bytes, from either end.
 //!
-//! A message that can never be dispatched or handled (malformed, undecodable, without an id) is written here in the transaction that takes it from
-//! where it was.
+//! A message that can never be dispatched or handled (malformed, undecodable, without an id) is
+//! written here in the transaction that takes it from where it was.
 
 pub use crate::store::{NewDeadLetter, Origin};

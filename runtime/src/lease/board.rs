@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use super::{Fence, Grant, MemberId, Resource};
 use crate::supervision::{Wake, WakeListener};
 
-/// What this process owns of one resource, as the keeper last knew it, and what of it is in use by actors.
+/// What this process owns of one resource, as the keeper last knew it, and what of it is in use by
+/// actors.
 ///
-/// The keeper writes grants; dispatchers and partition actors take [`LeaseUse`]s. It is the only thing that they share.
+/// The keeper writes grants; dispatchers and partition actors take [`LeaseUse`]s. It is the only
+/// thing that they share.
 #[derive(Clone)]
 pub(crate) struct Board {
     resource: Resource,
@@ -60,7 +62,8 @@ impl Board {
         self.returned.listen()
     }
 
-    /// Begins to use a lease that is owned, valid and to be kept, and that nobody in this process uses.
+    /// Begins to use a lease that is owned, valid and to be kept, and that nobody in this process
+    /// uses.
     pub(crate) fn use_lease(&self, number: u8) -> Option<LeaseUse> {
         let mut entries = self.lock();
         let entry = entries.get_mut(&number)?;
@@ -111,7 +114,8 @@ impl Board {
                 uses: 0,
             });
             let keep = entry.granted.is_none_or(|granted| granted.keep);
-            // News for whoever waits: a new grant, and one whose window had closed before it was renewed.
+            // News for whoever waits: a new grant, and one whose window had closed before it was
+            // renewed.
             changed |= !entry
                 .granted
                 .is_some_and(|granted| granted.grant == *grant && granted.is_usable());
@@ -128,8 +132,9 @@ impl Board {
         }
     }
 
-    /// Marks what is above a share of `share` leases as not to be kept (those in use last), and the rest as to be kept; returns the grants that can be
-    /// given back at once, since nobody uses them.
+    /// Marks what is above a share of `share` leases as not to be kept (those in use last), and the
+    /// rest as to be kept; returns the grants that can be given back at once, since nobody uses
+    /// them.
     pub(crate) fn shrink_to(&self, share: usize) -> Vec<Grant> {
         let mut entries = self.lock();
         let mut owned: Vec<(bool, bool, u8)> = entries
@@ -222,7 +227,8 @@ pub(crate) struct LeaseUse {
 }
 
 impl LeaseUse {
-    /// Whether new work may be begun: still owned in the same epoch, inside the trust window, and to be kept.
+    /// Whether new work may be begun: still owned in the same epoch, inside the trust window, and
+    /// to be kept.
     pub(crate) fn may_go_on(&self) -> bool {
         self.board
             .current(self.grant.number)
@@ -240,7 +246,8 @@ impl LeaseUse {
         })
     }
 
-    /// Says that the database refused this lease's fence: it is lost, whatever the clock says, until the keeper has asked again.
+    /// Says that the database refused this lease's fence: it is lost, whatever the clock says,
+    /// until the keeper has asked again.
     pub(crate) fn lost(&self) {
         let mut entries = self.board.lock();
         if let Some(entry) = entries.get_mut(&self.grant.number) {

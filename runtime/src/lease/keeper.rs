@@ -5,7 +5,8 @@ use super::{Board, MemberId};
 use crate::store::{Database, LeaseStore, Store, StoreError};
 use crate::supervision::{ChildError, Life, crash_point};
 
-/// How much earlier than the database an owner stops to use a lease: room for clocks that do not run at quite the same speed.
+/// How much earlier than the database an owner stops to use a lease: room for clocks that do not
+/// run at quite the same speed.
 const MARGIN_PART: u32 = 10;
 
 /// How many ticks fit into one lease period.
@@ -37,7 +38,8 @@ impl<D: Database> Keeper<D> {
                     life.recovered();
                 }
                 Ok(()) => {}
-                // An outage is sat out here: a restart would add its own backoff, in which leases run out.
+                // An outage is sat out here: a restart would add its own backoff, in which leases
+                // run out.
                 Err(error) if !life.is_draining() => {
                     failures += 1;
                     life.sit_out(failures, &error).await;
@@ -62,8 +64,8 @@ impl<D: Database> Keeper<D> {
         let resource = self.board.resource();
         // Before the first statement is sent: the trust window is counted from here.
         let valid_until = Instant::now() + self.ttl - self.ttl / MARGIN_PART;
-        // One that drains is no member any more: the others' shares are the whole, and they take at once what it gives back while it finishes
-        // the rest.
+        // One that drains is no member any more: the others' shares are the whole, and they take at
+        // once what it gives back while it finishes the rest.
         let membership = if draining { Duration::ZERO } else { self.ttl };
         let mut session = self.store.begin().await?;
         let members = self
@@ -103,7 +105,8 @@ impl<D: Database> Keeper<D> {
                 .await?;
             owned.extend(taken);
         }
-        // Only what is committed is trusted: an uncommitted renewal would outlive the database's view of it.
+        // Only what is committed is trusted: an uncommitted renewal would outlive the database's
+        // view of it.
         session.commit().await?;
         crash_point!("lease.committed");
         self.board.set(&owned, valid_until);
@@ -113,7 +116,8 @@ impl<D: Database> Keeper<D> {
     }
 }
 
-/// Ends this process's claim to every resource, in the end of a drain: others need not wait for the leases to expire.
+/// Ends this process's claim to every resource, in the end of a drain: others need not wait for the
+/// leases to expire.
 pub(crate) async fn leave_all<S: Store>(
     store: &S,
     boards: &[Board],

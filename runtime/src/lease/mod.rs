@@ -2,22 +2,28 @@
 //!
 //! The protocol, before the code:
 //!
-//! - **State.** One row per lane and per partition: owner (a process's random incarnation), epoch, expiry. One row per process and resource: who
-//!   shares it, until when. All times are the database's.
-//! - **Tick.** Three times per lease period the **keeper** does, in one transaction per resource: say that this process is alive and learn who else
-//!   is; renew what it owns; compute its fair share; give back what is above the share and no longer in use; take free or expired
-//!   leases up to the share. Nobody coordinates: all processes compute the same shares from the same members.
-//! - **Trust window.** A lease is used until `ttl` less a margin after the moment *before* the renewing statement was sent, on this process's monotonic
-//!   clock. The database lets the lease expire `ttl` after it executed that statement, which is later. So an owner stops before
-//!   another can start, whatever their wall clocks say. A process that was paused finds its window over when it wakes.
-//! - **Fence.** What was in flight when the window closed is caught by the epoch, which every settle carries: zero rows changed means that the lease is
-//!   lost, which is an outcome, not an error.
-//! - **Hand-over.** A lease above the fair share is first marked *not to keep*; its user finishes what is in flight, drops its [`LeaseUse`], and only
-//!   then does the keeper give it back.
-//! - **Drain.** A process that drains is no member from its next tick on, and still owns what is in use: the others share all of it out among
-//!   themselves and take each lease as it is given back, however long the last one takes.
-//! - **Outage.** A keeper that cannot reach the database tries again on its own, soon at first: leases run out meanwhile, and users stop by
-//!   themselves.
+//! - **State.** One row per lane and per partition: owner (a process's random incarnation), epoch,
+//!   expiry. One row per process and resource: who shares it, until when. All times are the
+//!   database's.
+//! - **Tick.** Three times per lease period the **keeper** does, in one transaction per resource:
+//!   say that this process is alive and learn who else is; renew what it owns; compute its fair
+//!   share; give back what is above the share and no longer in use; take free or expired leases up
+//!   to the share. Nobody coordinates: all processes compute the same shares from the same members.
+//! - **Trust window.** A lease is used until `ttl` less a margin after the moment *before* the
+//!   renewing statement was sent, on this process's monotonic clock. The database lets the lease
+//!   expire `ttl` after it executed that statement, which is later. So an owner stops before
+//!   another can start, whatever their wall clocks say. A process that was paused finds its window
+//!   over when it wakes.
+//! - **Fence.** What was in flight when the window closed is caught by the epoch, which every
+//!   settle carries: zero rows changed means that the lease is lost, which is an outcome, not an
+//!   error.
+//! - **Hand-over.** A lease above the fair share is first marked *not to keep*; its user finishes
+//!   what is in flight, drops its [`LeaseUse`], and only then does the keeper give it back.
+//! - **Drain.** A process that drains is no member from its next tick on, and still owns what is in
+//!   use: the others share all of it out among themselves and take each lease as it is given back,
+//!   however long the last one takes.
+//! - **Outage.** A keeper that cannot reach the database tries again on its own, soon at first:
+//!   leases run out meanwhile, and users stop by themselves.
 
 mod board;
 mod keeper;

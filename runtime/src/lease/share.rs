@@ -1,7 +1,8 @@
 use super::MemberId;
 
-/// How many of `count` lanes or partitions belong to `member`: all members get the same number, and the first ones in sorted
-/// order one more where it does not come out even. A member that is not among them gets nothing.
+/// How many of `count` lanes or partitions belong to `member`: all members get the same number, and
+/// the first ones in sorted order one more where it does not come out even. A member that is not
+/// among them gets nothing.
 pub(crate) fn fair_share(count: u8, members: &[MemberId], member: MemberId) -> usize {
     let Some(rank) = members.iter().position(|other| *other == member) else {
         return 0;

@@ -26,7 +26,8 @@ pub trait Codec<M>: 'static {
     /// Decodes a payload that was written by this version of the schema or another one.
     ///
     /// # Errors
-    /// When the bytes are no such message: permanent, the delivery becomes a dead letter with its bytes intact.
+    /// When the bytes are no such message: permanent, the delivery becomes a dead letter with its
+    /// bytes intact.
     fn decode(payload: &Bytes, version: u32) -> Result<M, DecodeError>;
 }
 

@@ -9,8 +9,8 @@ use super::{
 
 /// What travels: a message's id, type, version, ordering key, headers and payload bytes.
 ///
-/// Its fields' types keep the limits of [`super::limits`]; the payload's size is checked where it is enqueued, since that
-/// limit can be configured.
+/// Its fields' types keep the limits of [`super::limits`]; the payload's size is checked where it
+/// is enqueued, since that limit can be configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Envelope {

@@ -1,7 +1,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// Why an envelope could not be made. Found before any SQL, so the caller's transaction stays usable.
+/// Why an envelope could not be made. Found before any SQL, so the caller's transaction stays
+/// usable.
 #[derive(Debug)]
 pub struct EnvelopeError {
     field: &'static str,

@@ -14,7 +14,8 @@ pub const TRACESTATE: &str = "tracestate";
 
 /// An envelope's headers: names and text values, sorted by name.
 ///
-/// Bounded in number ([`HEADERS_MAX`]) and size ([`HEADERS_BYTES_MAX`]); names are printable ASCII, values are UTF-8 without NUL.
+/// Bounded in number ([`HEADERS_MAX`]) and size ([`HEADERS_BYTES_MAX`]); names are printable ASCII,
+/// values are UTF-8 without NUL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Headers(BTreeMap<String, String>);
@@ -23,7 +24,8 @@ impl Headers {
     /// Sets a header; an earlier value of the same name is replaced.
     ///
     /// # Errors
-    /// When the name or the value is not allowed, or the whole would pass a limit; the headers are then unchanged.
+    /// When the name or the value is not allowed, or the whole would pass a limit; the headers are
+    /// then unchanged.
     pub fn set(
         &mut self,
         name: impl Into<String>,

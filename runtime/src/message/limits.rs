@@ -13,8 +13,9 @@ pub const HEADER_NAME_BYTES_MAX: usize = 255;
 /// Most headers in one envelope.
 pub const HEADERS_MAX: usize = 64;
 
-/// Names and values of all headers of one envelope together, in bytes. An AMQP message's properties must fit into
-/// one frame, 128 KiB with RabbitMQ's default `frame_max`; a quarter of that leaves room for brokers that say less.
+/// Names and values of all headers of one envelope together, in bytes. An AMQP message's properties
+/// must fit into one frame, 128 KiB with RabbitMQ's default `frame_max`; a quarter of that leaves
+/// room for brokers that say less.
 pub const HEADERS_BYTES_MAX: usize = 32 * 1024;
 
 /// Longest content type, in bytes: an AMQP 0-9-1 short string.
@@ -23,8 +24,8 @@ pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
 /// Largest payload, in bytes, unless the configuration says otherwise.
 pub const PAYLOAD_BYTES_DEFAULT: usize = 1024 * 1024;
 
-/// Largest payload, in bytes, that the configuration may allow: what RabbitMQ takes by default (128 MiB, and 16 MiB
-/// from 4.0; the smaller one counts).
+/// Largest payload, in bytes, that the configuration may allow: what RabbitMQ takes by default (128
+/// MiB, and 16 MiB from 4.0; the smaller one counts).
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Largest schema version: the outbox keeps it in a 32-bit signed column.

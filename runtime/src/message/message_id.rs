@@ -3,9 +3,11 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// The identity of a message, made by the sender's code and kept all the way to the receiver's inbox.
+/// The identity of a message, made by the sender's code and kept all the way to the receiver's
+/// inbox.
 ///
-/// Posta makes UUIDs of version 7; a foreign sender may use any version. An id says nothing about order.
+/// Posta makes UUIDs of version 7; a foreign sender may use any version. An id says nothing about
+/// order.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]

@@ -6,8 +6,8 @@ use super::limits::MESSAGE_TYPE_BYTES_MAX;
 
 /// A message type: a stable dotted string such as `document.signed`.
 ///
-/// One to 252 bytes of printable ASCII without blanks, `*` and `#`: it is the head of an AMQP routing key,
-/// where those two are wildcards.
+/// One to 252 bytes of printable ASCII without blanks, `*` and `#`: it is the head of an AMQP
+/// routing key, where those two are wildcards.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageType(Cow<'static, str>);
 

@@ -1,11 +1,12 @@
 //! What is sent: a message, and the envelope that carries it.
 //!
-//! A **message** is a value of the application's own type. Before any SQL it is turned into an **envelope**: id, type,
-//! version, ordering key, headers, payload bytes. From there on nobody but the handler looks into the payload;
-//! the outbox, the brokers, the inbox and the dead letters carry it byte for byte (G8).
+//! A **message** is a value of the application's own type. Before any SQL it is turned into an
+//! **envelope**: id, type, version, ordering key, headers, payload bytes. From there on nobody but
+//! the handler looks into the payload; the outbox, the brokers, the inbox and the dead letters
+//! carry it byte for byte (G8).
 //!
-//! This module knows nothing of databases, brokers or actors. All limits that an envelope must keep are in
-//! [`limits`], with their sources, and are checked once, when the envelope is made.
+//! This module knows nothing of databases, brokers or actors. All limits that an envelope must keep
+//! are in [`limits`], with their sources, and are checked once, when the envelope is made.
 
 mod codec;
 mod envelope;
@@ -33,7 +34,8 @@ pub use slot::{SLOTS, Slot};
 pub use trace_context::TraceContext;
 pub use trace_parent::TraceParent;
 
-/// A type that can be sent: a stable type name, a schema version, an optional ordering key, a codec.
+/// A type that can be sent: a stable type name, a schema version, an optional ordering key, a
+/// codec.
 ///
 /// Derived by [`#[derive(Message)]`](derive@crate::Message).
 #[diagnostic::on_unimplemented(

@@ -50,8 +50,9 @@ impl fmt::Debug for OrderingKey {
 
 /// Builds an ordering key from a message's fields.
 ///
-/// One field is written as it displays itself. Several are joined by `/`; in each of them `~` becomes `~0` and `/`
-/// becomes `~1` (as in a JSON pointer), so that two different tuples never make one key.
+/// One field is written as it displays itself. Several are joined by `/`; in each of them `~`
+/// becomes `~0` and `/` becomes `~1` (as in a JSON pointer), so that two different tuples never
+/// make one key.
 #[derive(Debug, Default)]
 pub struct KeyWriter {
     fields: Vec<String>,
@@ -61,7 +62,8 @@ impl KeyWriter {
     /// Adds a field.
     pub fn field(&mut self, field: &(impl Display + ?Sized)) {
         let mut text = String::new();
-        // Writing to a String fails only if the field's own Display does; its text so far is then the field.
+        // Writing to a String fails only if the field's own Display does; its text so far is then
+        // the field.
         let _ = write!(text, "{field}");
         self.fields.push(text);
     }

@@ -6,10 +6,12 @@ use time::OffsetDateTime;
 use super::error::EnvelopeError;
 use super::{Envelope, Headers, MessageId, MessageType, OrderingKey};
 
-/// What was stored or received, before anybody believes it: every part as text, the payload as bytes.
+/// What was stored or received, before anybody believes it: every part as text, the payload as
+/// bytes.
 ///
-/// Rows of the outbox may come from plain SQL and deliveries from foreign publishers. [`RawMessage::parse`] makes an
-/// [`Envelope`] of a valid one; an invalid one becomes a dead letter from these parts, its bytes intact.
+/// Rows of the outbox may come from plain SQL and deliveries from foreign publishers.
+/// [`RawMessage::parse`] makes an [`Envelope`] of a valid one; an invalid one becomes a dead letter
+/// from these parts, its bytes intact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawMessage {
     /// The message id's text.

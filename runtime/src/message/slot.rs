@@ -4,15 +4,18 @@ use sha2::{Digest, Sha256};
 
 use super::{MessageId, OrderingKey};
 
-/// How many slots there are. Fixed for ever: it is part of the routing keys and of the outbox's contract.
+/// How many slots there are. Fixed for ever: it is part of the routing keys and of the outbox's
+/// contract.
 pub const SLOTS: u8 = 64;
 
 /// One of 64 fixed slices of all ordering keys: the first byte of the key's SHA-256, modulo 64.
 ///
-/// In the outbox a slot's rows are a lane; on the broker the slot is the routing key's last word. A message without a key
-/// takes the slot of its id, written in lower-case hexadecimal with hyphens, which spreads such messages evenly.
+/// In the outbox a slot's rows are a lane; on the broker the slot is the routing key's last word. A
+/// message without a key takes the slot of its id, written in lower-case hexadecimal with hyphens,
+/// which spreads such messages evenly.
 ///
-/// SHA-256 was chosen since every language, PostgreSQL and MySQL have it built in, so that others can compute a slot:
+/// SHA-256 was chosen since every language, PostgreSQL and MySQL have it built in, so that others
+/// can compute a slot:
 ///
 /// ```
 /// use posta::{OrderingKey, Slot};

@@ -4,10 +4,11 @@ use super::trace_parent::TraceParent;
 
 /// A W3C trace context: what connects a message's spans across processes (G9).
 ///
-/// It is two headers, and travels whatever stands in them: a malformed context of a foreign sender is carried on, and not
-/// used. [`TraceContext::parent`] says what can be used.
+/// It is two headers, and travels whatever stands in them: a malformed context of a foreign sender
+/// is carried on, and not used. [`TraceContext::parent`] says what can be used.
 ///
-/// Without the feature `opentelemetry` the current context is always empty, and a context that a foreign sender wrote still travels.
+/// Without the feature `opentelemetry` the current context is always empty, and a context that a
+/// foreign sender wrote still travels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceContext {
     /// The `traceparent` header's value.
@@ -17,11 +18,12 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The context of the current span: `tracing`'s, seen by its OpenTelemetry layer; if there is none, the one that is
-    /// active in OpenTelemetry itself. Empty without either, and without the feature `opentelemetry`.
+    /// The context of the current span: `tracing`'s, seen by its OpenTelemetry layer; if there is
+    /// none, the one that is active in OpenTelemetry itself. Empty without either, and without the
+    /// feature `opentelemetry`.
     ///
-    /// No propagator need be installed: the format is always the W3C's, since it is stored and read by other versions
-    /// and other services.
+    /// No propagator need be installed: the format is always the W3C's, since it is stored and read
+    /// by other versions and other services.
     #[must_use]
     pub fn current() -> Self {
         #[cfg(feature = "opentelemetry")]
@@ -66,8 +68,8 @@ impl TraceContext {
     }
 }
 
-/// The way from and to OpenTelemetry's own type. The W3C's propagator is part of its SDK, which is for applications, not for
-/// libraries; and it takes ids of any length.
+/// The way from and to OpenTelemetry's own type. The W3C's propagator is part of its SDK, which is
+/// for applications, not for libraries; and it takes ids of any length.
 #[cfg(feature = "opentelemetry")]
 mod open_telemetry {
     use opentelemetry::trace::{
@@ -116,7 +118,8 @@ mod open_telemetry {
             TraceParent::parse(headers.get(TRACEPARENT)?)
         }
 
-        /// What headers carry, as OpenTelemetry has it; `None` when it is malformed. A malformed `tracestate` alone is left out.
+        /// What headers carry, as OpenTelemetry has it; `None` when it is malformed. A malformed
+        /// `tracestate` alone is left out.
         pub(crate) fn remote(headers: &Headers) -> Option<SpanContext> {
             let parent = Self::parent_in(headers)?;
             let state = headers.get(TRACESTATE).and_then(|state| state.parse().ok());

@@ -8,8 +8,8 @@ const SAMPLED: u8 = 1;
 
 /// A valid `traceparent`: which trace a message belongs to, and which span created it.
 ///
-/// `00-<trace id>-<span id>-<flags>` in lower-case hexadecimal, 32, 16 and 2 digits, as the W3C's Trace Context has it.
-/// Neither id is zero.
+/// `00-<trace id>-<span id>-<flags>` in lower-case hexadecimal, 32, 16 and 2 digits, as the W3C's
+/// Trace Context has it. Neither id is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent {
     /// The trace that the span is part of.
@@ -23,8 +23,9 @@ pub struct TraceParent {
 impl TraceParent {
     /// Reads a header's value; `None` when it is malformed.
     ///
-    /// A later version may add fields after the flags; version ff is forbidden. Flags other than *sampled* are not kept: they
-    /// are to be zero when a context is passed on by somebody who does not know them.
+    /// A later version may add fields after the flags; version ff is forbidden. Flags other than
+    /// *sampled* are not kept: they are to be zero when a context is passed on by somebody who does
+    /// not know them.
     #[must_use]
     pub fn parse(value: &str) -> Option<Self> {
         let bytes = value.as_bytes();

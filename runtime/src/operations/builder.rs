@@ -8,7 +8,8 @@ use crate::consumer::{Consumer, State};
 use crate::retry::Backoff;
 use crate::store::{Connect, Database, DatabasePool, MigrationStore, Store, Tables};
 
-/// Collects what a runtime is made of. Setters never fail; [`Builder::start`] reports every mistake at once.
+/// Collects what a runtime is made of. Setters never fail; [`Builder::start`] reports every mistake
+/// at once.
 pub struct Builder<D: Database> {
     database_url: String,
     broker: Broker,
@@ -46,7 +47,8 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// Shares a value with the handlers of all consumers, as [`crate::Data`]; a consumer's own value of the type takes precedence.
+    /// Shares a value with the handlers of all consumers, as [`crate::Data`]; a consumer's own
+    /// value of the type takes precedence.
     #[must_use]
     pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
@@ -62,15 +64,17 @@ impl<D: Database> Builder<D> {
 
     /// Where Posta's tables are; schema or prefix `posta` by default.
     ///
-    /// On PostgreSQL beware of a role of the same name: its default `search_path` (`"$user", public`) then puts
-    /// Posta's schema before `public`, and the application's own unqualified tables would be created in it.
+    /// On PostgreSQL beware of a role of the same name: its default `search_path` (`"$user",
+    /// public`) then puts Posta's schema before `public`, and the application's own unqualified
+    /// tables would be created in it.
     #[must_use]
     pub fn tables(mut self, tables: Tables) -> Self {
         self.connect.tables = tables;
         self
     }
 
-    /// Uses the application's own pool instead of making one from the URL. It should have at least four connections.
+    /// Uses the application's own pool instead of making one from the URL. It should have at least
+    /// four connections.
     #[must_use]
     pub fn pool(mut self, pool: DatabasePool<D>) -> Self {
         self.pool = Some(pool);
@@ -84,15 +88,17 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// How long to wait for a connection before the database counts as unavailable; 10 s by default.
+    /// How long to wait for a connection before the database counts as unavailable; 10 s by
+    /// default.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect.timeout = timeout;
         self
     }
 
-    /// Says that a pooler in transaction mode (PgBouncer) stands before PostgreSQL: no statement is kept prepared, and other processes are noticed by
-    /// polling, since a pooler does not carry notifications.
+    /// Says that a pooler in transaction mode (PgBouncer) stands before PostgreSQL: no statement is
+    /// kept prepared, and other processes are noticed by polling, since a pooler does not carry
+    /// notifications.
     #[must_use]
     pub fn transaction_pooler(mut self, pooler: bool) -> Self {
         self.connect.transaction_pooler = pooler;
@@ -106,14 +112,16 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// Rows that a dispatcher claims at once, 1 to 10,000; 256 by default. Also the most that it has unconfirmed at the broker.
+    /// Rows that a dispatcher claims at once, 1 to 10,000; 256 by default. Also the most that it
+    /// has unconfirmed at the broker.
     #[must_use]
     pub fn dispatch_batch(mut self, rows: usize) -> Self {
         self.settings.dispatch_batch = rows;
         self
     }
 
-    /// Messages that a partition handles in one transaction, 1 to 10,000; 256 by default. 1 gives every message a transaction of its own.
+    /// Messages that a partition handles in one transaction, 1 to 10,000; 256 by default. 1 gives
+    /// every message a transaction of its own.
     #[must_use]
     pub fn consume_batch(mut self, messages: usize) -> Self {
         self.settings.consume_batch = messages;
@@ -127,7 +135,8 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// How long a lease lasts without renewal, 1 s to 10 min; 15 s by default. Work of a killed process rests for this long at most.
+    /// How long a lease lasts without renewal, 1 s to 10 min; 15 s by default. Work of a killed
+    /// process rests for this long at most.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.settings.lease_ttl = ttl;
@@ -141,14 +150,16 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// Between tries of a message whose handler fails: 1 s doubling up to 5 min, with full jitter, by default.
+    /// Between tries of a message whose handler fails: 1 s doubling up to 5 min, with full jitter,
+    /// by default.
     #[must_use]
     pub fn retry_backoff(mut self, backoff: Backoff) -> Self {
         self.settings.retry_backoff = backoff;
         self
     }
 
-    /// How long a message of a type without a handler waits for one, since a rolling deployment may be about to bring it; 10 min by default.
+    /// How long a message of a type without a handler waits for one, since a rolling deployment may
+    /// be about to bring it; 10 min by default.
     #[must_use]
     pub fn unknown_type_grace(mut self, grace: Duration) -> Self {
         self.settings.unknown_type_grace = grace;
@@ -162,14 +173,16 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// Checks everything, connects to the database, runs or checks the migrations, and spawns the actors. A broker that is not there
-    /// does not stop the start: dispatch and consuming begin when it comes.
+    /// Checks everything, connects to the database, runs or checks the migrations, and spawns the
+    /// actors. A broker that is not there does not stop the start: dispatch and consuming begin
+    /// when it comes.
     ///
     /// # Cancel safety
     /// Not safe after the migrations: actors may have been spawned.
     ///
     /// # Errors
-    /// [`StartError::Configuration`] with every mistake; [`StartError::Store`] when the database is not ready.
+    /// [`StartError::Configuration`] with every mistake; [`StartError::Store`] when the database is
+    /// not ready.
     pub async fn start(self) -> Result<Posta<D>, StartError> {
         let mut mistakes = self.settings.mistakes();
         mistakes.extend(self.broker.mistakes());

@@ -2,7 +2,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::outbox::Settled;
 
-/// What this process has done since it started. Monotonic; the tables are the truth, these are for dashboards.
+/// What this process has done since it started. Monotonic; the tables are the truth, these are for
+/// dashboards.
 #[derive(Debug, Default)]
 pub struct Counters {
     dispatched: AtomicU64,

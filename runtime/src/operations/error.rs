@@ -56,14 +56,16 @@ impl From<StoreError> for StartError {
 pub enum TransactionError {
     /// It could not begin, or the enqueued messages could not be written: nothing was committed.
     Store(StoreError),
-    /// The commit failed. If the error is of the kind `Unavailable` the outcome is unknown: the connection broke in the middle.
+    /// The commit failed. If the error is of the kind `Unavailable` the outcome is unknown: the
+    /// connection broke in the middle.
     Commit(StoreError),
     /// A message was refused: nothing was committed.
     Enqueue(EnqueueError),
 }
 
 impl TransactionError {
-    /// Whether the same transaction again can succeed without anybody changing anything; for an unknown commit only if it is idempotent.
+    /// Whether the same transaction again can succeed without anybody changing anything; for an
+    /// unknown commit only if it is idempotent.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -92,7 +94,8 @@ impl Error for TransactionError {
     }
 }
 
-/// The drain did not finish within its grace; what was in flight was dropped and will be delivered again.
+/// The drain did not finish within its grace; what was in flight was dropped and will be delivered
+/// again.
 #[derive(Debug)]
 pub struct StopError {
     pub(crate) grace: Duration,

@@ -1,6 +1,7 @@
 //! Operations: building, starting, watching and stopping a runtime.
 //!
-//! [`Posta::builder`] collects everything and reports all mistakes at once; [`Builder::start`] spawns the actor system:
+//! [`Posta::builder`] collects everything and reports all mistakes at once; [`Builder::start`]
+//! spawns the actor system:
 //!
 //! ```text
 //! root arbiter     supervisor "outbox"        dispatchers, one per arbiter

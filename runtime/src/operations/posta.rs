@@ -67,12 +67,12 @@ impl<D: Database> Posta<D> {
 
     /// Runs a transaction: state and messages commit together or not at all (G1).
     ///
-    /// Messages that `work` enqueues are written in one insert after its last statement; then it is committed, and the dispatcher is nudged. An error of
-    /// `work` rolls back.
+    /// Messages that `work` enqueues are written in one insert after its last statement; then it is
+    /// committed, and the dispatcher is nudged. An error of `work` rolls back.
     ///
     /// # Cancel safety
-    /// Dropped before the commit was sent it rolls back; dropped while the commit is under way its outcome is unknown. The connection
-    /// is discarded in both cases.
+    /// Dropped before the commit was sent it rolls back; dropped while the commit is under way its
+    /// outcome is unknown. The connection is discarded in both cases.
     ///
     /// # Errors
     /// The error of `work`, or a [`TransactionError`] turned into it.
@@ -106,7 +106,8 @@ impl<D: Database> Posta<D> {
         Ok(value)
     }
 
-    /// Makes the dispatcher look into the outbox at once; sensible after a commit of the application's own that enqueued. Coalesces, never blocks.
+    /// Makes the dispatcher look into the outbox at once; sensible after a commit of the
+    /// application's own that enqueued. Coalesces, never blocks.
     pub fn nudge(&self) {
         self.enqueued.call();
     }
@@ -184,14 +185,15 @@ impl<D: Database> Posta<D> {
         }
     }
 
-    /// Drains: takes nothing new, finishes what is in flight, gives the rest and the leases back; after the configured grace aborts.
-    /// Calling it again waits for the same drain.
+    /// Drains: takes nothing new, finishes what is in flight, gives the rest and the leases back;
+    /// after the configured grace aborts. Calling it again waits for the same drain.
     ///
     /// # Cancel safety
     /// The drain goes on; nobody aborts it then.
     ///
     /// # Errors
-    /// When the grace was not enough; what was in flight is undone by the database and delivered again.
+    /// When the grace was not enough; what was in flight is undone by the database and delivered
+    /// again.
     pub async fn stop(&self) -> Result<(), StopError> {
         self.running.advance(Phase::Drain);
         let drain = async {

@@ -8,7 +8,8 @@ use crate::supervision::{ChildError, Life, Wake};
 /// The shortest time between two notifications: whatever is committed meanwhile shares one.
 const NOTIFY_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
-/// Carries wakes between the processes of one database: the body of the relay actor. Nothing depends on it but latency.
+/// Carries wakes between the processes of one database: the body of the relay actor. Nothing
+/// depends on it but latency.
 #[derive(Clone)]
 pub(crate) struct Relay<S> {
     pub(crate) store: S,

@@ -6,13 +6,15 @@ use std::time::Duration;
 use crate::message::limits::{PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX};
 use crate::retry::Backoff;
 
-/// Shortest lease period: a tick is a third of it, and a database under load answers within a second.
+/// Shortest lease period: a tick is a third of it, and a database under load answers within a
+/// second.
 pub const LEASE_TTL_MIN: Duration = Duration::from_secs(1);
 /// Lease period unless the configuration says otherwise.
 pub const LEASE_TTL_DEFAULT: Duration = Duration::from_secs(15);
 /// Longest lease period: the time that a killed process's work waits.
 pub const LEASE_TTL_MAX: Duration = Duration::from_secs(600);
-/// Rows claimed, and messages handled in one transaction, at most, unless the configuration says otherwise.
+/// Rows claimed, and messages handled in one transaction, at most, unless the configuration says
+/// otherwise.
 pub const BATCH_DEFAULT: usize = 256;
 /// Most rows or messages in one batch.
 pub const BATCH_MAX: usize = 10_000;
@@ -39,13 +41,15 @@ pub struct Settings {
     pub consume_batch: usize,
     /// Largest payload, in bytes, at enqueue and at dispatch.
     pub payload_bytes_max: usize,
-    /// How long a lease lasts without renewal: the longest time that a killed process's lanes and partitions rest.
+    /// How long a lease lasts without renewal: the longest time that a killed process's lanes and
+    /// partitions rest.
     pub lease_ttl: Duration,
     /// The longest pause between two looks into outbox and queues.
     pub poll_interval_max: Duration,
     /// Between tries of a message whose handler fails.
     pub retry_backoff: Backoff,
-    /// How long a message of a type that no handler here knows waits for one before it becomes a dead letter.
+    /// How long a message of a type that no handler here knows waits for one before it becomes a
+    /// dead letter.
     pub unknown_type_grace: Duration,
     /// How long a drain may take before it is aborted.
     pub grace: Duration,

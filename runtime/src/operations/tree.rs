@@ -47,7 +47,8 @@ impl Tree {
         let arbiter = self.arbiters[1 + self.started % (self.arbiters.len() - 1)].handle();
         self.started += 1;
         let body: Body = Arc::new(move |life| body(life).boxed_local());
-        // One message per child at start, before anything else can be in the mailbox: it is bounded by the number of children.
+        // One message per child at start, before anything else can be in the mailbox: it is bounded
+        // by the number of children.
         supervisor.do_send(Start(ChildSpec {
             name,
             arbiter,

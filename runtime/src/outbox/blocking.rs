@@ -10,8 +10,8 @@ use crate::store::Postgres;
 use crate::store::Sqlite;
 use crate::store::{Database, StoreError, Tables};
 
-/// A database on whose blocking connection messages can be enqueued: `Sqlite` always, `Postgres` with the feature
-/// `postgres-blocking` (its blocking connection needs libpq on the machine).
+/// A database on whose blocking connection messages can be enqueued: `Sqlite` always, `Postgres`
+/// with the feature `postgres-blocking` (its blocking connection needs libpq on the machine).
 pub trait BlockingDatabase: Database {
     /// diesel's blocking connection.
     type BlockingConnection: diesel::Connection;
@@ -60,10 +60,11 @@ impl BlockingDatabase for Sqlite {
     }
 }
 
-/// The enqueueing side of the outbox, for transactions on diesel's blocking `PgConnection` or `SqliteConnection`.
+/// The enqueueing side of the outbox, for transactions on diesel's blocking `PgConnection` or
+/// `SqliteConnection`.
 ///
-/// The same statement, checks and limits as [`Outbox`]; only the connection differs. It also serves inside the `spawn_blocking` of
-/// a diesel-async connection to SQLite of whatever type.
+/// The same statement, checks and limits as [`Outbox`]; only the connection differs. It also serves
+/// inside the `spawn_blocking` of a diesel-async connection to SQLite of whatever type.
 ///
 /// ```no_run
 /// # use diesel::Connection;
@@ -83,8 +84,8 @@ impl BlockingDatabase for Sqlite {
 /// # }
 /// ```
 ///
-/// Outside a transaction the row is committed at once, by itself: there is then nothing that it is atomic with. Rows enqueued so
-/// are found by the dispatcher's polling.
+/// Outside a transaction the row is committed at once, by itself: there is then nothing that it is
+/// atomic with. Rows enqueued so are found by the dispatcher's polling.
 pub struct BlockingOutbox<D> {
     outbox: Outbox<D>,
 }
@@ -96,11 +97,12 @@ impl<D: BlockingDatabase> BlockingOutbox<D> {
         Self { outbox }
     }
 
-    /// Writes a message into the outbox, in the transaction that is open on the connection: it is dispatched if and only if that
-    /// transaction commits (G1).
+    /// Writes a message into the outbox, in the transaction that is open on the connection: it is
+    /// dispatched if and only if that transaction commits (G1).
     ///
     /// # Errors
-    /// [`EnqueueError::Message`] before any SQL, the transaction stays usable; [`EnqueueError::Store`] when the database refuses.
+    /// [`EnqueueError::Message`] before any SQL, the transaction stays usable;
+    /// [`EnqueueError::Store`] when the database refuses.
     pub fn enqueue<M: Message>(
         &self,
         connection: &mut D::BlockingConnection,
@@ -115,7 +117,8 @@ impl<D: BlockingDatabase> BlockingOutbox<D> {
     /// Writes messages of one type into the outbox in one insert, in the order given. All or none.
     ///
     /// # Errors
-    /// As [`BlockingOutbox::enqueue`]; the first message that breaks a limit stops all before any SQL.
+    /// As [`BlockingOutbox::enqueue`]; the first message that breaks a limit stops all before any
+    /// SQL.
     pub fn enqueue_all<'m, M: Message>(
         &self,
         connection: &mut D::BlockingConnection,
@@ -129,7 +132,8 @@ impl<D: BlockingDatabase> BlockingOutbox<D> {
         Ok(envelopes.iter().map(|envelope| envelope.id).collect())
     }
 
-    /// Writes envelopes, of any types, into the outbox in one insert, in the order given. All or none.
+    /// Writes envelopes, of any types, into the outbox in one insert, in the order given. All or
+    /// none.
     ///
     /// # Errors
     /// As [`BlockingOutbox::enqueue`].

@@ -8,8 +8,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context of handling this message: it is the cause, and its conversation goes on (a message without a correlation id
-    /// begins one, with its own id).
+    /// The context of handling this message: it is the cause, and its conversation goes on (a
+    /// message without a correlation id begins one, with its own id).
     #[must_use]
     pub fn handling(envelope: &Envelope) -> Self {
         let correlation = envelope.headers.get(CORRELATION_ID).map(str::to_owned);

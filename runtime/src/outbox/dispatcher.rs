@@ -23,16 +23,19 @@ const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from
 
 /// Publishes the rows of its lanes: the body of a dispatcher actor.
 ///
-/// One round, each step one function: take lanes → claim rows → set aside what can never be dispatched → publish in waves →
-/// settle. No transaction is open while publishing. An outage of broker or database backs off the dispatcher and is no row's attempt.
+/// One round, each step one function: take lanes → claim rows → set aside what can never be
+/// dispatched → publish in waves → settle. No transaction is open while publishing. An outage of
+/// broker or database backs off the dispatcher and is no row's attempt.
 #[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
-    /// What this process's own consumers need of the broker: declared before a row is published, which would find no queue otherwise.
+    /// What this process's own consumers need of the broker: declared before a row is published,
+    /// which would find no queue otherwise.
     pub(crate) declarations: Vec<Declaration<D>>,
-    /// Which dispatcher of the process this is, and of how many: it serves the lanes with `number % of == index`.
+    /// Which dispatcher of the process this is, and of how many: it serves the lanes with `number %
+    /// of == index`.
     pub(crate) index: u8,
     pub(crate) of: u8,
     pub(crate) batch: usize,
@@ -75,7 +78,8 @@ impl<D: Database> Dispatcher<D> {
                     pause = (pause * 2).min(self.poll_interval_max);
                 }
                 Err(error) => {
-                    // Whatever it was, nothing is known of the channel: the next round makes a new one.
+                    // Whatever it was, nothing is known of the channel: the next round makes a new
+                    // one.
                     publisher = None;
                     failures += 1;
                     if is_closed(error.as_ref()) {
@@ -97,21 +101,24 @@ impl<D: Database> Dispatcher<D> {
     /// Has everything declared that this process's consumers need, before there is a new publisher.
     async fn declare(&self) {
         for declaration in &self.declarations {
-            // One that fails concerns its consumer's partition actors, who go on trying; other types are dispatched.
+            // One that fails concerns its consumer's partition actors, who go on trying; other
+            // types are dispatched.
             if let Err(error) = declaration.ensure().await {
                 tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
             }
         }
     }
 
-    /// Has it declared again: if an exchange was deleted, so were its bindings, and no queue's consumer notices.
+    /// Has it declared again: if an exchange was deleted, so were its bindings, and no queue's
+    /// consumer notices.
     async fn forget_declarations(&self) {
         for declaration in &self.declarations {
             declaration.forget().await;
         }
     }
 
-    /// Gives up lanes that are lost or to be handed over (nothing is in flight between rounds), and takes those that are free for use.
+    /// Gives up lanes that are lost or to be handed over (nothing is in flight between rounds), and
+    /// takes those that are free for use.
     fn take_lanes(&self, lanes: &mut BTreeMap<Slot, LeaseUse>) {
         lanes.retain(|_, lease| lease.may_go_on());
         for number in self.board.usable() {
@@ -197,7 +204,8 @@ impl<D: Database> Dispatcher<D> {
         Ok(Round::Worked)
     }
 
-    /// Keeps what can be dispatched; malformed rows and rows above the size limit become dead letters, alone.
+    /// Keeps what can be dispatched; malformed rows and rows above the size limit become dead
+    /// letters, alone.
     fn set_aside(&self, claimed: Vec<OutboxRow>, settlement: &mut Settlement) -> Vec<OutboxRow> {
         let mut rows = Vec::with_capacity(claimed.len());
         for row in claimed {
@@ -265,8 +273,8 @@ impl<D: Database> Dispatcher<D> {
 
     /// For a transactional broker: fills the queues and settles in one transaction.
     ///
-    /// All rows are routed at once. If one of a key found no queue while a successor did, the transaction is undone and done again
-    /// without that key's successors, so that none overtakes.
+    /// All rows are routed at once. If one of a key found no queue while a successor did, the
+    /// transaction is undone and done again without that key's successors, so that none overtakes.
     async fn publish_and_settle(
         &self,
         publisher: &mut dyn Publisher<D>,
@@ -298,7 +306,8 @@ impl<D: Database> Dispatcher<D> {
             crash_point!("dispatch.published");
             let settled = settlement.write(&self.store, &mut session, fences).await?;
             if settled.lost > 0 {
-                // Routed, but not ours any more: undo it all. The lanes' new owners route these rows.
+                // Routed, but not ours any more: undo it all. The lanes' new owners route these
+                // rows.
                 session.rollback().await;
                 return Ok(Settled {
                     lost: settled.lost,

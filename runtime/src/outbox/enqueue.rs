@@ -9,8 +9,8 @@ use crate::telemetry::{self, Client};
 
 /// The enqueueing side of the outbox, for transactions that the application begins itself.
 ///
-/// Inside [`crate::Posta::transaction`] and inside handlers use [`crate::Tx::enqueue`] instead. There is no way to publish
-/// to a broker from application code: a message is always a row first.
+/// Inside [`crate::Posta::transaction`] and inside handlers use [`crate::Tx::enqueue`] instead.
+/// There is no way to publish to a broker from application code: a message is always a row first.
 ///
 /// ```no_run
 /// # use posta::{Message, Outbox, Sqlite};
@@ -28,7 +28,8 @@ use crate::telemetry::{self, Client};
 /// # }
 /// ```
 ///
-/// Rows enqueued so are found by the dispatcher's polling; [`crate::Posta::nudge`] after the commit makes it look at once.
+/// Rows enqueued so are found by the dispatcher's polling; [`crate::Posta::nudge`] after the commit
+/// makes it look at once.
 pub struct Outbox<D> {
     tables: Tables,
     payload_bytes_max: usize,
@@ -102,7 +103,8 @@ impl<D: Database> Outbox<D> {
         Ok(envelopes.iter().map(|envelope| envelope.id).collect())
     }
 
-    /// Writes envelopes, of any types, into the outbox in one insert, in the order given. All or none.
+    /// Writes envelopes, of any types, into the outbox in one insert, in the order given. All or
+    /// none.
     ///
     /// # Errors
     /// As [`Outbox::enqueue`].
@@ -134,7 +136,8 @@ impl<D: Database> Outbox<D> {
         })
     }
 
-    /// Checks envelopes that the application made itself, and gives those without one a trace context.
+    /// Checks envelopes that the application made itself, and gives those without one a trace
+    /// context.
     pub(crate) fn prepare<'e>(
         &self,
         envelopes: &'e [Envelope],

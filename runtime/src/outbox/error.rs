@@ -9,8 +9,8 @@ use crate::telemetry::ErrorType;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EnqueueError {
-    /// The message breaks a limit or has no encoding. No SQL was run: the transaction is usable, and the same message
-    /// fails again.
+    /// The message breaks a limit or has no encoding. No SQL was run: the transaction is usable,
+    /// and the same message fails again.
     Message {
         /// The message type that was to be enqueued.
         message_type: String,

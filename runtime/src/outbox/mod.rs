@@ -1,7 +1,8 @@
-//! The outbox: a message is a row written in the transaction that changes the state (G1), dispatched after its commit (G2).
+//! The outbox: a message is a row written in the transaction that changes the state (G1),
+//! dispatched after its commit (G2).
 //!
-//! [`Outbox`] is the enqueueing side and works on any connection of the database; the **dispatcher** is the actor
-//! that owns lanes, publishes their rows and settles them.
+//! [`Outbox`] is the enqueueing side and works on any connection of the database; the
+//! **dispatcher** is the actor that owns lanes, publishes their rows and settles them.
 //!
 #![doc = include_str!("../../docs/outbox.md")]
 

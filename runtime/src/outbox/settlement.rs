@@ -15,7 +15,8 @@ pub(super) struct Settlement {
     dead: Vec<(RowId, NewDeadLetter)>,
 }
 
-/// How many rows a settlement changed. Fewer than it named means that lanes were lost meanwhile: their new owners dispatch those rows again.
+/// How many rows a settlement changed. Fewer than it named means that lanes were lost meanwhile:
+/// their new owners dispatch those rows again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Settled {
@@ -77,7 +78,8 @@ impl Settlement {
         self.dispatched.is_empty() && self.failed.is_empty() && self.dead.is_empty()
     }
 
-    /// Writes everything down. Each row carries its lane's fence; the dead letters of rows that are no longer ours are not written.
+    /// Writes everything down. Each row carries its lane's fence; the dead letters of rows that are
+    /// no longer ours are not written.
     pub(super) async fn write<D: Database>(
         self,
         store: &D::Store,

@@ -5,8 +5,8 @@ use crate::store::OutboxRow;
 
 /// Rows that were claimed together, handed out in waves in which no two rows have the same key.
 ///
-/// A key's next row is handed out only after its previous one has been confirmed, and never after one that failed: so a failure
-/// can never be overtaken (G4).
+/// A key's next row is handed out only after its previous one has been confirmed, and never after
+/// one that failed: so a failure can never be overtaken (G4).
 pub(crate) struct Waves {
     rows: VecDeque<OutboxRow>,
     failed: HashSet<OrderingKey>,
@@ -21,7 +21,8 @@ impl Waves {
         }
     }
 
-    /// The next wave, at most `size` rows: the first row of each key that has not failed, and rows without a key. Empty at the end.
+    /// The next wave, at most `size` rows: the first row of each key that has not failed, and rows
+    /// without a key. Empty at the end.
     pub(crate) fn next(&mut self, size: usize) -> Vec<OutboxRow> {
         let mut wave = Vec::new();
         let mut keys: HashSet<OrderingKey> = HashSet::new();

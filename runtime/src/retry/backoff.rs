@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Exponential backoff with full jitter: before try n + 1 a random time between zero and `base` × 2^(n-1), never more than `cap`.
+/// Exponential backoff with full jitter: before try n + 1 a random time between zero and `base` ×
+/// 2^(n-1), never more than `cap`.
 ///
 /// Saturating in every step: any number of failures is fine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

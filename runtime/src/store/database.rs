@@ -19,7 +19,8 @@ pub type PooledConnection<D> = deadpool::managed::Object<<D as Database>::Manage
 
 /// A database that Posta runs on: the one type that a service names (`type Db = posta::Postgres;`).
 ///
-/// Implemented by `Postgres` and `Sqlite`; sealed in effect, since it names a [`Store`] with everything that Posta needs.
+/// Implemented by `Postgres` and `Sqlite`; sealed in effect, since it names a [`Store`] with
+/// everything that Posta needs.
 pub trait Database: Sized + Clone + Send + Sync + 'static {
     /// The diesel connection that handlers and [`super::Tx`] work on.
     type Connection: AsyncConnection + Send + 'static;
@@ -28,14 +29,16 @@ pub trait Database: Sized + Clone + Send + Sync + 'static {
     /// Posta's statements in this database's SQL.
     type Store: Store<Database = Self>;
 
-    /// The database's name in logs and telemetry (`postgresql`, `sqlite`), as `db.system.name` has it.
+    /// The database's name in logs and telemetry (`postgresql`, `sqlite`), as `db.system.name` has
+    /// it.
     const NAME: &'static str;
 
-    /// The statements that create Posta's tables, all versions in order, for those who run migrations by other means.
+    /// The statements that create Posta's tables, all versions in order, for those who run
+    /// migrations by other means.
     fn migration_sql(tables: &Tables) -> String;
 
-    /// Writes envelopes into the outbox on any connection, inside whatever transaction is open on it; all in one statement,
-    /// in the order given, and nothing for none.
+    /// Writes envelopes into the outbox on any connection, inside whatever transaction is open on
+    /// it; all in one statement, in the order given, and nothing for none.
     ///
     /// # Errors
     /// When the database refuses or is gone. The envelopes' own limits were checked before.
@@ -48,12 +51,14 @@ pub trait Database: Sized + Clone + Send + Sync + 'static {
     /// Commits the transaction that is open on a connection.
     ///
     /// # Errors
-    /// When the database refuses; also when it would only roll back, since a statement has failed whose error nobody passed on.
+    /// When the database refuses; also when it would only roll back, since a statement has failed
+    /// whose error nobody passed on.
     fn commit(
         connection: &mut Self::Connection,
     ) -> impl Future<Output = diesel::QueryResult<()>> + Send {
         async {
-            // More than once where the application has left savepoints open: they are part of what it did.
+            // More than once where the application has left savepoints open: they are part of what
+            // it did.
             while Manager::<Self>::transaction_manager_status_mut(connection)
                 .transaction_depth()?
                 .is_some()
@@ -75,9 +80,11 @@ pub struct Connect {
     pub tables: Tables,
     /// Most connections in the pool that Posta makes.
     pub connections_max: usize,
-    /// How long to wait for a free connection or a new one before the database counts as unavailable.
+    /// How long to wait for a free connection or a new one before the database counts as
+    /// unavailable.
     pub timeout: Duration,
-    /// Whether a pooler in transaction mode stands before the database: no statement is then kept prepared.
+    /// Whether a pooler in transaction mode stands before the database: no statement is then kept
+    /// prepared.
     pub transaction_pooler: bool,
 }
 
@@ -110,17 +117,20 @@ pub trait Store:
     /// The names of Posta's tables.
     fn tables(&self) -> &Tables;
 
-    /// Begins a transaction: READ COMMITTED on PostgreSQL whatever its default, IMMEDIATE on SQLite.
+    /// Begins a transaction: READ COMMITTED on PostgreSQL whatever its default, IMMEDIATE on
+    /// SQLite.
     ///
     /// # Cancel safety
-    /// Safe: a connection whose transaction did not begin wholly is discarded, not returned to the pool.
+    /// Safe: a connection whose transaction did not begin wholly is discarded, not returned to the
+    /// pool.
     ///
     /// # Errors
-    /// `Unavailable` when there is no connection in time, `Contention` when SQLite's file stays locked.
+    /// `Unavailable` when there is no connection in time, `Contention` when SQLite's file stays
+    /// locked.
     fn begin(&self) -> impl Future<Output = Result<Session<Self::Database>, StoreError>> + Send;
 
-    /// Begins a transaction that only reads: as [`Store::begin`], but on SQLite it waits for no writer and lets none wait. What it
-    /// saw may have changed when it is acted upon.
+    /// Begins a transaction that only reads: as [`Store::begin`], but on SQLite it waits for no
+    /// writer and lets none wait. What it saw may have changed when it is acted upon.
     ///
     /// # Cancel safety
     /// As [`Store::begin`].
@@ -133,12 +143,14 @@ pub trait Store:
         self.begin()
     }
 
-    /// Tells other processes that there may be something to dispatch or to consume. Coalesced by the caller, outside any transaction
-    /// of the application, allowed to get lost: polling alone is enough.
+    /// Tells other processes that there may be something to dispatch or to consume. Coalesced by
+    /// the caller, outside any transaction of the application, allowed to get lost: polling alone
+    /// is enough.
     fn notify(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Waits until another process may have called [`Store::notify`]; returns at once after a loss of the connection that might
-    /// have hidden one. Never returns on a database without notifications.
+    /// Waits until another process may have called [`Store::notify`]; returns at once after a loss
+    /// of the connection that might have hidden one. Never returns on a database without
+    /// notifications.
     ///
     /// # Errors
     /// `Unavailable` when the listening connection cannot be made; wait before calling again.

@@ -20,7 +20,8 @@ pub struct NewDeadLetter {
     pub origin: Origin,
     /// The message as it was stored or received, its payload byte for byte.
     pub message: RawMessage,
-    /// The reason's kind, one word of a closed list (`malformed`, `undecodable`, `unknown_type`, `too_large`).
+    /// The reason's kind, one word of a closed list (`malformed`, `undecodable`, `unknown_type`,
+    /// `too_large`).
     pub reason: &'static str,
     /// The error chain, for the operator; stored without NUL.
     pub error: String,

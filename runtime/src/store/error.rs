@@ -9,14 +9,15 @@ pub struct StoreError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The nature of a database failure. Only [`StoreErrorKind::Rejected`] and [`StoreErrorKind::Corrupt`] can be the fault of what was
-/// asked; the others are nobody's attempt.
+/// The nature of a database failure. Only [`StoreErrorKind::Rejected`] and
+/// [`StoreErrorKind::Corrupt`] can be the fault of what was asked; the others are nobody's attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// The database cannot be reached, went away, shuts down, or is read-only after a failover.
     Unavailable,
-    /// Another transaction was in the way (serialisation failure, deadlock, busy file); the same again will do.
+    /// Another transaction was in the way (serialisation failure, deadlock, busy file); the same
+    /// again will do.
     Contention,
     /// The tables are missing or of another version than this code: run the migrations.
     Schema,

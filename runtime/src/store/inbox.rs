@@ -22,11 +22,12 @@ pub enum Admission {
 
 /// The inbox: (consumer, message id) of what has been handled.
 pub trait InboxStore {
-    /// Inserts the ids, learns which are new, checks the partition's fence, and reads which of the keys are on hold, in this order:
-    /// the insertion waits for a transaction of a former owner that holds one of the ids, and what that transaction put on hold
-    /// is then seen.
+    /// Inserts the ids, learns which are new, checks the partition's fence, and reads which of the
+    /// keys are on hold, in this order: the insertion waits for a transaction of a former owner
+    /// that holds one of the ids, and what that transaction put on hold is then seen.
     ///
-    /// Ids are inserted sorted, so that two batches cannot deadlock; a duplicate within `ids` is one id.
+    /// Ids are inserted sorted, so that two batches cannot deadlock; a duplicate within `ids` is
+    /// one id.
     fn admit(
         &self,
         connection: &mut ConnectionOf<Self>,

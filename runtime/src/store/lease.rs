@@ -53,7 +53,8 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The name under which the lease table knows it: `outbox`, or `consumer:` and the consumer's name.
+    /// The name under which the lease table knows it: `outbox`, or `consumer:` and the consumer's
+    /// name.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -72,7 +73,8 @@ pub struct Grant {
     pub epoch: i64,
 }
 
-/// What settles of leased work carry: it changes rows only while this member owns this lane or partition in this epoch.
+/// What settles of leased work carry: it changes rows only while this member owns this lane or
+/// partition in this epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// What is leased.
@@ -85,9 +87,10 @@ pub struct Fence {
 
 /// Leases (`lease`: one row per lane and per partition) and who contends for them (`member`).
 pub trait LeaseStore {
-    /// Makes this member one of those who share the resource, until `ttl` from now, and forgets those whose time is over.
-    /// Returns all members alive, this one among them, sorted; with a `ttl` of zero it shares no longer, keeps what it owns, and is of no account
-    /// to the others. Also sees to it that lease rows 0 to `count` - 1 exist.
+    /// Makes this member one of those who share the resource, until `ttl` from now, and forgets
+    /// those whose time is over. Returns all members alive, this one among them, sorted; with a
+    /// `ttl` of zero it shares no longer, keeps what it owns, and is of no account to the others.
+    /// Also sees to it that lease rows 0 to `count` - 1 exist.
     fn join(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -99,7 +102,8 @@ pub trait LeaseStore {
     where
         Self: Store;
 
-    /// Renews what this member still owns (not expired, not taken) until `ttl` from now; returns exactly that, sorted by number.
+    /// Renews what this member still owns (not expired, not taken) until `ttl` from now; returns
+    /// exactly that, sorted by number.
     fn renew(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -110,8 +114,8 @@ pub trait LeaseStore {
     where
         Self: Store;
 
-    /// Takes at most `limit` leases with a number below `count` that nobody owns or whose time is over, each with a new epoch; skips what another
-    /// transaction has locked.
+    /// Takes at most `limit` leases with a number below `count` that nobody owns or whose time is
+    /// over, each with a new epoch; skips what another transaction has locked.
     fn acquire(
         &self,
         connection: &mut ConnectionOf<Self>,

@@ -13,8 +13,9 @@ pub struct AppliedMigration {
 
 /// Posta's migrations, recorded in a table of Posta's own (`migration`) beside the application's.
 pub trait MigrationStore {
-    /// Runs the migrations that have not been run yet, in one transaction of its own, guarded against other processes that
-    /// do the same; returns those it ran. The only place where DDL runs.
+    /// Runs the migrations that have not been run yet, in one transaction of its own, guarded
+    /// against other processes that do the same; returns those it ran. The only place where DDL
+    /// runs.
     fn migrate(&self) -> impl Future<Output = Result<Vec<AppliedMigration>, StoreError>> + Send
     where
         Self: Store;
@@ -22,8 +23,8 @@ pub trait MigrationStore {
     /// Checks that the tables are those that this code knows; runs no DDL.
     ///
     /// # Errors
-    /// `Schema` when migrations are missing; newer ones than this code knows are fine (migrations stay compatible with the code
-    /// of the version before).
+    /// `Schema` when migrations are missing; newer ones than this code knows are fine (migrations
+    /// stay compatible with the code of the version before).
     fn check_migrations(&self) -> impl Future<Output = Result<(), StoreError>> + Send
     where
         Self: Store;

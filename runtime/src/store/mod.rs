@@ -1,6 +1,7 @@
 //! What Posta keeps in the application's database, and what it asks of it.
 //!
-//! One trait per noun, all implemented by one type per database ([`PostgresStore`], [`SqliteStore`]):
+//! One trait per noun, all implemented by one type per database ([`PostgresStore`],
+//! [`SqliteStore`]):
 //!
 //! | trait | table | who calls it |
 //! |---|---|---|
@@ -12,9 +13,10 @@
 //! | [`LeaseStore`] | `lease`, `member` | the lease keeper |
 //! | [`MigrationStore`] | `migration` | `migrate`, and the check at start |
 //!
-//! Every method works on a connection on which the caller has begun a transaction ([`Store::begin`]); none begins or
-//! commits one itself. So one reader sees which steps are atomic together, and the store works behind a pooler in
-//! transaction mode. Due times, leases and ages are computed and compared by the database's clock.
+//! Every method works on a connection on which the caller has begun a transaction
+//! ([`Store::begin`]); none begins or commits one itself. So one reader sees which steps are atomic
+//! together, and the store works behind a pooler in transaction mode. Due times, leases and ages
+//! are computed and compared by the database's clock.
 
 mod database;
 mod dead_letter;

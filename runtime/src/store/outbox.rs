@@ -36,15 +36,19 @@ pub struct FailedRow {
     pub hold: Duration,
 }
 
-/// The outbox (`outbox`: what waits) and what left it (`dispatched`: kept until its retention ends).
+/// The outbox (`outbox`: what waits) and what left it (`dispatched`: kept until its retention
+/// ends).
 ///
-/// A row moves from the one table to the other when it is settled, so what is kept never slows what waits.
+/// A row moves from the one table to the other when it is settled, so what is kept never slows what
+/// waits.
 pub trait OutboxStore {
-    /// The rows of these lanes that can be dispatched now, at most `limit` of them, in insertion order within each lane.
+    /// The rows of these lanes that can be dispatched now, at most `limit` of them, in insertion
+    /// order within each lane.
     ///
-    /// Left out are rows on hold and rows whose key has an earlier row on hold. Selected by each row's own state: a row
-    /// that commits late, with a lower position than rows already dispatched, is found like any other.
-    /// `after` are rows to leave out since they are in flight already.
+    /// Left out are rows on hold and rows whose key has an earlier row on hold. Selected by each
+    /// row's own state: a row that commits late, with a lower position than rows already
+    /// dispatched, is found like any other. `after` are rows to leave out since they are in flight
+    /// already.
     fn pending(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -57,8 +61,8 @@ pub trait OutboxStore {
 
     /// Moves confirmed rows to `dispatched`; returns the rows that moved.
     ///
-    /// A row does not move if its lane's fence is not among `fences` or is stale (the lease is lost), or if it is gone
-    /// already: outcomes, not errors.
+    /// A row does not move if its lane's fence is not among `fences` or is stale (the lease is
+    /// lost), or if it is gone already: outcomes, not errors.
     fn mark_dispatched(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -68,8 +72,8 @@ pub trait OutboxStore {
     where
         Self: Store;
 
-    /// Counts a failed attempt of each row and puts it, and with it its key, on hold. Returns the rows that changed; fenced as
-    /// [`OutboxStore::mark_dispatched`] is.
+    /// Counts a failed attempt of each row and puts it, and with it its key, on hold. Returns the
+    /// rows that changed; fenced as [`OutboxStore::mark_dispatched`] is.
     fn mark_failed(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -79,8 +83,9 @@ pub trait OutboxStore {
     where
         Self: Store;
 
-    /// Takes rows out of the outbox without a trace; the caller has written their dead letters in the same transaction. Returns the rows
-    /// that are gone; fenced as [`OutboxStore::mark_dispatched`] is.
+    /// Takes rows out of the outbox without a trace; the caller has written their dead letters in
+    /// the same transaction. Returns the rows that are gone; fenced as
+    /// [`OutboxStore::mark_dispatched`] is.
     fn remove(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -90,7 +95,8 @@ pub trait OutboxStore {
     where
         Self: Store;
 
-    /// Gives a slot to rows that plain SQL inserted without one (where the database cannot compute it itself). Returns how many.
+    /// Gives a slot to rows that plain SQL inserted without one (where the database cannot compute
+    /// it itself). Returns how many.
     fn adopt(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -99,7 +105,8 @@ pub trait OutboxStore {
     where
         Self: Store;
 
-    /// How long until the first row on hold in these lanes may be tried again; `None` if none is on hold.
+    /// How long until the first row on hold in these lanes may be tried again; `None` if none is on
+    /// hold.
     fn next_due(
         &self,
         connection: &mut ConnectionOf<Self>,

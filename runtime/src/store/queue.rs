@@ -15,8 +15,9 @@ pub struct QueueRow {
     pub message: Result<Envelope, Malformed>,
 }
 
-/// The database broker's queue tables: `subscription` (which consumer takes which message types) and `queue` (one row per
-/// consumer and message). Routing and acknowledging are statements in the transactions of others.
+/// The database broker's queue tables: `subscription` (which consumer takes which message types)
+/// and `queue` (one row per consumer and message). Routing and acknowledging are statements in the
+/// transactions of others.
 pub trait QueueStore {
     /// Records that a consumer takes these message types and no others. Queued messages stay.
     fn subscribe(
@@ -28,8 +29,9 @@ pub trait QueueStore {
     where
         Self: Store;
 
-    /// Copies outbox rows into the queue of each consumer that takes their type, in the order given (which is order per key).
-    /// Returns the rows that at least one consumer takes; the others went nowhere.
+    /// Copies outbox rows into the queue of each consumer that takes their type, in the order given
+    /// (which is order per key). Returns the rows that at least one consumer takes; the others went
+    /// nowhere.
     fn route(
         &self,
         connection: &mut ConnectionOf<Self>,

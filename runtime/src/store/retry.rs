@@ -11,14 +11,15 @@ use crate::message::{Envelope, OrderingKey, Slot};
 pub struct NewHold {
     /// The message.
     pub envelope: Envelope,
-    /// Under which slot it is found when it is due: its key's, where its successors look for it; without a key, any slot of the partition that puts it
-    /// on hold.
+    /// Under which slot it is found when it is due: its key's, where its successors look for it;
+    /// without a key, any slot of the partition that puts it on hold.
     pub slot: Slot,
     /// Tries so far: 0 for a successor that only waits behind its key's head.
     pub attempts: u32,
     /// The last try's error; `None` for a successor.
     pub error: Option<String>,
-    /// How long until it may be tried again, by the database's clock; `None` for a successor, which waits for its head.
+    /// How long until it may be tried again, by the database's clock; `None` for a successor, which
+    /// waits for its head.
     pub delay: Option<Duration>,
 }
 
@@ -35,10 +36,11 @@ pub struct HeldRow {
     pub held_for: Duration,
 }
 
-/// The retry table: per consumer, what failed and waits for its next try, and behind each such head the successors of its key.
+/// The retry table: per consumer, what failed and waits for its next try, and behind each such head
+/// the successors of its key.
 ///
-/// A message of a key is due when it is the first of its key here and its time has come; one without a key when its time
-/// has come. Their inbox ids were written when they joined.
+/// A message of a key is due when it is the first of its key here and its time has come; one
+/// without a key when its time has come. Their inbox ids were written when they joined.
 pub trait RetryStore {
     /// Adds deliveries, in the order given.
     fn hold(
@@ -50,7 +52,8 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// The messages that are due in these slots, at most `limit`, oldest first, at most one of each key.
+    /// The messages that are due in these slots, at most `limit`, oldest first, at most one of each
+    /// key.
     fn due(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -71,8 +74,9 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// Takes a message out of the table, at the beginning of the transaction that handles it; its key's next one becomes due at once.
-    /// `false` if it is gone or the partition's fence is stale: then nothing changed and nothing may be handled.
+    /// Takes a message out of the table, at the beginning of the transaction that handles it; its
+    /// key's next one becomes due at once. `false` if it is gone or the partition's fence is stale:
+    /// then nothing changed and nothing may be handled.
     fn release(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -83,7 +87,8 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// Counts a failed try and sets the time of the next. `false` if the row is gone or the fence is stale.
+    /// Counts a failed try and sets the time of the next. `false` if the row is gone or the fence
+    /// is stale.
     fn postpone(
         &self,
         connection: &mut ConnectionOf<Self>,

@@ -9,9 +9,9 @@ type Manager<D> = <<D as Database>::Connection as AsyncConnection>::TransactionM
 
 /// An open transaction on a pooled connection, made by [`super::Store::begin`].
 ///
-/// It ends by `commit` or `rollback`. Dropped in any other way (a cancelled future, a panic) it takes its connection
-/// with it: the connection is closed, the database rolls back, and the pool makes a new one. So a connection never returns
-/// to the pool with a transaction open on it.
+/// It ends by `commit` or `rollback`. Dropped in any other way (a cancelled future, a panic) it
+/// takes its connection with it: the connection is closed, the database rolls back, and the pool
+/// makes a new one. So a connection never returns to the pool with a transaction open on it.
 pub struct Session<D: Database> {
     connection: Option<PooledConnection<D>>,
     /// Held to the end where a database lets only one transaction write at a time.
@@ -30,8 +30,9 @@ impl<D: Database> Session<D> {
         }
     }
 
-    /// Commits, or fails if a statement of the transaction has failed. When it returns an error the outcome is unknown if the error is `Unavailable` (the connection may have broken after
-    /// the commit), and the transaction is rolled back otherwise.
+    /// Commits, or fails if a statement of the transaction has failed. When it returns an error the
+    /// outcome is unknown if the error is `Unavailable` (the connection may have broken after the
+    /// commit), and the transaction is rolled back otherwise.
     ///
     /// # Cancel safety
     /// Safe for the pool (the connection is discarded); the outcome is then unknown.

@@ -1,10 +1,11 @@
 use std::fmt;
 
-/// Longest schema or prefix, in bytes: PostgreSQL cuts identifiers at 63 bytes, and the longest name made from it is
-/// `<prefix>_subscription` with an index's suffix.
+/// Longest schema or prefix, in bytes: PostgreSQL cuts identifiers at 63 bytes, and the longest
+/// name made from it is `<prefix>_subscription` with an index's suffix.
 const NAME_BYTES_MAX: usize = 30;
 
-/// Where Posta's tables are: a schema on PostgreSQL (`posta.outbox`), a prefix on SQLite (`posta_outbox`).
+/// Where Posta's tables are: a schema on PostgreSQL (`posta.outbox`), a prefix on SQLite
+/// (`posta_outbox`).
 ///
 /// The only part of any statement that is not bound; hence its narrow alphabet.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -23,7 +24,8 @@ pub struct TablesError {
 }
 
 impl Tables {
-    /// Tables in the schema or under the prefix `name`: 1 to 30 of `a-z`, `0-9`, `_`, the first not a digit.
+    /// Tables in the schema or under the prefix `name`: 1 to 30 of `a-z`, `0-9`, `_`, the first not
+    /// a digit.
     ///
     /// # Errors
     /// When the name is anything else.
@@ -46,7 +48,8 @@ impl Tables {
         &self.name
     }
 
-    /// A statement with `{posta}` replaced by the qualifier of this place: `"schema".` or `prefix_`.
+    /// A statement with `{posta}` replaced by the qualifier of this place: `"schema".` or
+    /// `prefix_`.
     pub(crate) fn qualify(&self, sql: &str, qualifier: &str) -> String {
         sql.replace("{posta}", qualifier)
             .replace("{name}", &self.name)

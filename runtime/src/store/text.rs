@@ -3,7 +3,8 @@
 /// Longest text that is stored of an error, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB between two characters.
+/// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB
+/// between two characters.
 pub(crate) fn storable(text: &str) -> String {
     let mut text = text.replace('\0', "\u{fffd}");
     let mut end = text.len().min(TEXT_BYTES_MAX);

@@ -5,11 +5,12 @@ use super::Database;
 use crate::message::{Envelope, Message, MessageId};
 use crate::outbox::{Context, EnqueueError, Outbox};
 
-/// An open transaction in the application's hands: a diesel connection, and the only way to enqueue.
+/// An open transaction in the application's hands: a diesel connection, and the only way to
+/// enqueue.
 ///
-/// It dereferences to the database's connection, so it is passed to diesel as it is: `.execute(tx).await?`. Messages that are
-/// enqueued on it are encoded and checked at once and written in one insert just before the commit, after all
-/// statements of the transaction.
+/// It dereferences to the database's connection, so it is passed to diesel as it is:
+/// `.execute(tx).await?`. Messages that are enqueued on it are encoded and checked at once and
+/// written in one insert just before the commit, after all statements of the transaction.
 pub struct Tx<'t, D: Database> {
     connection: &'t mut D::Connection,
     outbox: &'t Outbox<D>,
@@ -33,12 +34,13 @@ impl<'t, D: Database> Tx<'t, D> {
 
     /// Enqueues a message: it is dispatched if and only if this transaction commits (G1).
     ///
-    /// Messages with one ordering key take effect in the order of these calls. The trace context of the current span travels along;
-    /// inside a handler the handled message's id is the causation id.
+    /// Messages with one ordering key take effect in the order of these calls. The trace context of
+    /// the current span travels along; inside a handler the handled message's id is the causation
+    /// id.
     ///
     /// # Errors
-    /// When the message is too large, too long in a part, or has no encoding: before any SQL, so the
-    /// transaction stays usable.
+    /// When the message is too large, too long in a part, or has no encoding: before any SQL, so
+    /// the transaction stays usable.
     pub fn enqueue<M: Message>(&mut self, message: &M) -> Result<MessageId, EnqueueError> {
         let envelope = self.outbox.envelope(message, &self.context)?;
         let id = envelope.id;

@@ -55,8 +55,8 @@ impl Life {
             .is_err()
     }
 
-    /// Sits out an outage of something outside after this many failures in a row: says what is missing, and waits, at most until nothing new may
-    /// be taken. Cancel-safe.
+    /// Sits out an outage of something outside after this many failures in a row: says what is
+    /// missing, and waits, at most until nothing new may be taken. Cancel-safe.
     pub(crate) async fn sit_out(&self, failures: u32, error: &(dyn Error + 'static)) {
         self.registry.degraded(&self.name, error_chain(error));
         let delay = outage_delay(failures, rand::random::<f64>());
@@ -76,10 +76,12 @@ impl Life {
     }
 }
 
-/// Between tries of something outside that is not there: soon at first, and never so long that work rests much longer than the outage.
+/// Between tries of something outside that is not there: soon at first, and never so long that work
+/// rests much longer than the outage.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(8));
 
-/// At least half of the backoff: chance spreads the tries of many actors, and makes none of them spin.
+/// At least half of the backoff: chance spreads the tries of many actors, and makes none of them
+/// spin.
 fn outage_delay(failures: u32, random: f64) -> Duration {
     OUTAGE_BACKOFF.delay_with(failures, 0.5 + random / 2.0)
 }
@@ -117,7 +119,8 @@ impl Message for Ended {
     type Result = ();
 }
 
-/// The actor around a body: it lives on the child's arbiter, runs the body once, reports how it ended, and stops.
+/// The actor around a body: it lives on the child's arbiter, runs the body once, reports how it
+/// ended, and stops.
 pub(crate) struct ChildActor {
     pub(crate) life: Life,
     pub(crate) body: Body,
@@ -152,7 +155,8 @@ impl Actor for ChildActor {
                 outcome,
                 ran_for: started.elapsed(),
             };
-            // The supervisor outlives its children; when it does not, the whole runtime is going down.
+            // The supervisor outlives its children; when it does not, the whole runtime is going
+            // down.
             let _ = supervisor.send(ended).await;
         };
         context.spawn(run.into_actor(self).map(|(), _, context| context.stop()));

@@ -1,6 +1,8 @@
-//! Named points at which a test can crash the process, to prove what survives. Compiled in by the feature `crash-points` only.
+//! Named points at which a test can crash the process, to prove what survives. Compiled in by the
+//! feature `crash-points` only.
 //!
-//! `POSTA_CRASH_AT=dispatch.published` aborts the process when that point is reached, `POSTA_CRASH_AT=dispatch.published:3` the third time.
+//! `POSTA_CRASH_AT=dispatch.published` aborts the process when that point is reached,
+//! `POSTA_CRASH_AT=dispatch.published:3` the third time.
 
 #[cfg(feature = "crash-points")]
 mod enabled {

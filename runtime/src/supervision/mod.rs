@@ -2,17 +2,21 @@
 //!
 //! The protocol, before the code:
 //!
-//! - A **child** is an actor with a name that lives on one arbiter. Its body is an async function that is called anew at every start; it has nothing
-//!   that must survive, since everything that must is in the database.
-//! - A child **ends** by finishing (it was told to drain), by an error, or by a panic, which is caught. Every other
-//!   end than a drained one is a failure: its supervisor counts it, writes it into the [`Registry`], and starts the body again after a
-//!   backoff that doubles up to a cap and falls back once the child has run for a while.
-//! - The **phase** (run, drain, abort) is one value that all children watch; it only moves forward. Draining children finish what is in flight and
-//!   take nothing new; at abort they are dropped where they stand, and the database and the broker undo what was half done.
-//! - **Wakes** tell actors that there may be work. They carry nothing, coalesce, and may get lost: polling alone is enough for
-//!   correctness.
+//! - A **child** is an actor with a name that lives on one arbiter. Its body is an async function
+//!   that is called anew at every start; it has nothing that must survive, since everything that
+//!   must is in the database.
+//! - A child **ends** by finishing (it was told to drain), by an error, or by a panic, which is
+//!   caught. Every other end than a drained one is a failure: its supervisor counts it, writes it
+//!   into the [`Registry`], and starts the body again after a backoff that doubles up to a cap and
+//!   falls back once the child has run for a while.
+//! - The **phase** (run, drain, abort) is one value that all children watch; it only moves forward.
+//!   Draining children finish what is in flight and take nothing new; at abort they are dropped
+//!   where they stand, and the database and the broker undo what was half done.
+//! - **Wakes** tell actors that there may be work. They carry nothing, coalesce, and may get lost:
+//!   polling alone is enough for correctness.
 //!
-//! One supervisor serves one concern: the outbox (dispatchers), each consumer (its partition actors), leases, wakes.
+//! One supervisor serves one concern: the outbox (dispatchers), each consumer (its partition
+//! actors), leases, wakes.
 
 mod child;
 pub(crate) mod crash;

@@ -11,7 +11,8 @@ pub enum ChildState {
     Running,
     /// It failed and waits for its next start.
     BackingOff,
-    /// It runs, and waits for something outside that is not there (the broker, the database): the text says what.
+    /// It runs, and waits for something outside that is not there (the broker, the database): the
+    /// text says what.
     Degraded(String),
     /// It has finished after a drain.
     Drained,
@@ -28,7 +29,8 @@ pub struct ChildStatus {
     pub last_error: Option<(String, SystemTime)>,
 }
 
-/// The state of every actor of one runtime, readable at any time from any thread. Health and status are made from it.
+/// The state of every actor of one runtime, readable at any time from any thread. Health and status
+/// are made from it.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     children: Arc<DashMap<String, ChildStatus>>,

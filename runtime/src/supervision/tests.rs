@@ -62,7 +62,8 @@ impl Tree {
     }
 }
 
-/// A body that does `what` at its first starts, given how many there were, and signals when it is past them.
+/// A body that does `what` at its first starts, given how many there were, and signals when it is
+/// past them.
 fn fails_at_first(
     failures: u32,
     what: fn(u32) -> Result<(), ChildError>,

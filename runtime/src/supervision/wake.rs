@@ -1,6 +1,7 @@
 use tokio::sync::watch;
 
-/// A wake-up call to any number of listeners in this process: it says "look again" and carries nothing else.
+/// A wake-up call to any number of listeners in this process: it says "look again" and carries
+/// nothing else.
 ///
 /// Calls coalesce: a listener that was busy for a thousand of them hears one.
 #[derive(Clone, Debug)]

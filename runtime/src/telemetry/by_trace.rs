@@ -10,9 +10,10 @@ use crate::message::{CORRELATION_ID, Envelope};
 
 /// The spans of one operation on many messages: one for each trace that the messages belong to.
 ///
-/// A trace's span is the child of the first creating span and linked to all of them, so each message's operation is part of its own
-/// trace, and a transaction that enqueued many messages has one span for all that went together. Messages whose sender records no trace
-/// share one span without a parent.
+/// A trace's span is the child of the first creating span and linked to all of them, so each
+/// message's operation is part of its own trace, and a transaction that enqueued many messages has
+/// one span for all that went together. Messages whose sender records no trace share one span
+/// without a parent.
 #[derive(Default)]
 pub(super) struct ByTrace {
     spans: Vec<Traced>,

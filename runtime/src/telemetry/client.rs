@@ -4,10 +4,12 @@ use super::destination::{Destination, Messages};
 use crate::broker::{BrokerDriver, PartitionQueue};
 use crate::store::{Database, MemberId};
 
-/// The system of an outbox that the application made itself: which broker its messages will go to is not known there.
+/// The system of an outbox that the application made itself: which broker its messages will go to
+/// is not known there.
 const OUTBOX_ALONE: &str = "posta";
 
-/// This process as a client of its broker, in the words of spans: what every span says of the two. Cheap to clone.
+/// This process as a client of its broker, in the words of spans: what every span says of the two.
+/// Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client(Option<Arc<Parts>>);
 
@@ -55,7 +57,8 @@ impl Client {
         Some(*port)
     }
 
-    /// Whether acknowledging is an operation of its own; otherwise it is part of the handling transaction.
+    /// Whether acknowledging is an operation of its own; otherwise it is part of the handling
+    /// transaction.
     pub(super) fn settles(&self) -> bool {
         self.0.as_ref().is_some_and(|parts| parts.settles)
     }

@@ -9,7 +9,8 @@ use super::error_type::ErrorType;
 use super::span::{fail, messaging_span};
 use crate::message::{CORRELATION_ID, Envelope, TRACEPARENT, TraceContext};
 
-/// Makes an envelope inside a `create` span: the span's context is the one that `make` finds current and writes into the headers.
+/// Makes an envelope inside a `create` span: the span's context is the one that `make` finds
+/// current and writes into the headers.
 pub(crate) fn create<E: ErrorType>(
     client: &Client,
     message_type: &str,
@@ -24,8 +25,8 @@ pub(crate) fn create<E: ErrorType>(
     made
 }
 
-/// Gives a creation context to an envelope that the application made itself, unless it has one: that stays as it is, even a malformed
-/// one. An envelope whose headers have no room goes without.
+/// Gives a creation context to an envelope that the application made itself, unless it has one:
+/// that stays as it is, even a malformed one. An envelope whose headers have no room goes without.
 pub(crate) fn adopt(client: &Client, mut envelope: Envelope) -> Envelope {
     if has_context(&envelope) {
         return envelope;

@@ -15,8 +15,9 @@ pub(super) enum Messages<'a> {
 /// The destination of messages, or with a queue their source, as spans name it.
 ///
 /// With an exchange the parts are those of RabbitMQ's convention, `{exchange}:{routing key}` and
-/// `{exchange}:{routing key}:{queue}`, less those that differ between the messages. Without one a message type is itself the
-/// destination, since consumers subscribe to types, and the consumer's name is the queue.
+/// `{exchange}:{routing key}:{queue}`, less those that differ between the messages. Without one a
+/// message type is itself the destination, since consumers subscribe to types, and the consumer's
+/// name is the queue.
 #[derive(Clone, Copy)]
 pub(super) struct Destination<'a> {
     exchange: Option<&'a str>,
@@ -37,7 +38,8 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// `{operation} {destination}`: as many different names as there are message types and consumers, not more.
+    /// `{operation} {destination}`: as many different names as there are message types and
+    /// consumers, not more.
     pub(super) fn span_name(&self, operation: &str) -> String {
         match self.template().or_else(|| self.name()) {
             Some(destination) => format!("{operation} {destination}"),

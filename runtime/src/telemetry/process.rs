@@ -11,7 +11,8 @@ use crate::broker::PartitionQueue;
 use crate::message::{CORRELATION_ID, Envelope};
 use crate::supervision::error_chain;
 
-/// One call of a handler as a `process` span: the child of the message's `create` span, and linked to it.
+/// One call of a handler as a `process` span: the child of the message's `create` span, and linked
+/// to it.
 pub(crate) struct Process {
     span: Span,
 }
@@ -60,8 +61,8 @@ impl Process {
     }
 }
 
-/// The calls of one transaction. Their spans stay open until its end, so that one whose effects were undone can say so; their
-/// duration is that of the calls.
+/// The calls of one transaction. Their spans stay open until its end, so that one whose effects
+/// were undone can say so; their duration is that of the calls.
 #[derive(Default)]
 pub(crate) struct Processed {
     calls: Vec<Process>,

@@ -1,4 +1,5 @@
-//! The creating span of a message, in another process or long ago, given to spans. Without the feature `opentelemetry` nothing is.
+//! The creating span of a message, in another process or long ago, given to spans. Without the
+//! feature `opentelemetry` nothing is.
 
 use tracing::Span;
 
@@ -56,7 +57,8 @@ pub(super) fn recorded_trace(headers: &Headers) -> Option<u128> {
     given::recorded_trace(headers)
 }
 
-/// Makes a message's creating span the parent. Only before the span is entered or its context asked for.
+/// Makes a message's creating span the parent. Only before the span is entered or its context asked
+/// for.
 pub(super) fn continue_from(span: &Span, headers: &Headers) {
     given::continue_from(span, headers);
 }

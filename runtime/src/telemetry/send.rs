@@ -9,7 +9,8 @@ use super::span::{TARGET, messaging_span};
 use crate::broker::{BrokerError, PublishOutcome};
 use crate::store::{OutboxRow, RowId, StoreError};
 
-/// Publishes a wave inside `send` spans: from before the first publish until the last confirm is there.
+/// Publishes a wave inside `send` spans: from before the first publish until the last confirm is
+/// there.
 pub(crate) async fn sending(
     client: &Client,
     wave: &[OutboxRow],
@@ -35,7 +36,8 @@ pub(crate) async fn sending(
     published
 }
 
-/// Routes rows into the queues of the database broker inside `send` spans: within the settling transaction, before its commit.
+/// Routes rows into the queues of the database broker inside `send` spans: within the settling
+/// transaction, before its commit.
 pub(crate) async fn routing(
     client: &Client,
     rows: &[OutboxRow],

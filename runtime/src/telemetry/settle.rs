@@ -6,8 +6,8 @@ use super::error_type::ErrorType;
 use super::span::{TARGET, messaging_span};
 use crate::broker::{BrokerError, Delivery, PartitionQueue};
 
-/// Acknowledges deliveries inside `settle` spans, after the commit. On a broker that acknowledges inside the handling transaction there
-/// is nothing to time, and no span.
+/// Acknowledges deliveries inside `settle` spans, after the commit. On a broker that acknowledges
+/// inside the handling transaction there is nothing to time, and no span.
 pub(crate) async fn settling(
     client: &Client,
     queue: &PartitionQueue,

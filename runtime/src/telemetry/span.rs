@@ -5,10 +5,12 @@ use tracing::Span;
 /// What all spans come from, as filters name it: `posta::telemetry=off`.
 pub(super) const TARGET: &str = "posta::telemetry";
 
-/// A span of one operation, with the attributes that all of them have. The values are worked out only if somebody listens.
+/// A span of one operation, with the attributes that all of them have. The values are worked out
+/// only if somebody listens.
 ///
-/// `otel.name` and `otel.kind` are what an OpenTelemetry layer makes the name and kind of; `otel.status_description` makes
-/// the status an error. In brackets stands `parent: None,` for a span that is nobody's child in this process.
+/// `otel.name` and `otel.kind` are what an OpenTelemetry layer makes the name and kind of;
+/// `otel.status_description` makes the status an error. In brackets stands `parent: None,` for a
+/// span that is nobody's child in this process.
 macro_rules! messaging_span {
     ([$($parent:tt)*] $level:ident, $operation:literal, $kind:literal, $client:expr, $destination:expr, $($more:tt)*) => {
         ::tracing::span!(

@@ -1,4 +1,5 @@
-//! F20 to F26: the connection to the broker, under a running actor system; and a client that nobody here wrote.
+//! F20 to F26: the connection to the broker, under a running actor system; and a client that nobody
+//! here wrote.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,8 +21,8 @@ use crate::world::{BrokerKind, World, until};
 /// How soon work must go on when the broker is there again.
 const SOON: Duration = Duration::from_secs(10);
 
-/// F20: the exchange is deleted under a running system. The broker closes the channel over it; that is no row's attempt, and exchange and
-/// bindings are made again.
+/// F20: the exchange is deleted under a running system. The broker closes the channel over it; that
+/// is no row's attempt, and exchange and bindings are made again.
 #[actix_rt::test]
 async fn a_deleted_exchange_is_nobodys_attempt_and_is_made_again_with_its_bindings() {
     let world = World::<Sqlite>::fresh(BrokerKind::RabbitMq).await;
@@ -197,7 +198,8 @@ async fn a_silent_network_is_noticed_by_heartbeats_and_work_goes_on_after_it() {
     assert_eq!(judge(&effects, &expected(4, 6)), Verdict::default());
 }
 
-/// F24: an alarm blocks publishing. What is in the queues is handled all the same, nothing counts against a row, a stop is quick.
+/// F24: an alarm blocks publishing. What is in the queues is handled all the same, nothing counts
+/// against a row, a stop is quick.
 #[actix_rt::test]
 async fn an_alarm_stops_publishing_only_and_does_not_delay_a_stop() {
     let world = World::<Postgres>::alone().await;
@@ -297,8 +299,8 @@ async fn an_alarm_that_ends_lets_everything_out_in_order() {
     assert_eq!(judge(&effects, &expected(4, 6)), Verdict::default());
 }
 
-/// F25: the broker closes the channel of a handler that takes too long. Its commit stands, the copy is refused, and the other partition does
-/// not notice.
+/// F25: the broker closes the channel of a handler that takes too long. Its commit stands, the copy
+/// is refused, and the other partition does not notice.
 #[actix_rt::test]
 async fn a_handler_that_outlives_its_channel_has_its_effect_once() {
     let world = World::<Postgres>::alone().await;
@@ -360,8 +362,8 @@ async fn a_handler_that_outlives_its_channel_has_its_effect_once() {
     assert_eq!(judge(&effects, &expected.into()), Verdict::default());
 }
 
-/// F26: a queue is there already with other arguments. Its consumer says so and waits; others work; nothing is deleted; and when an operator has
-/// removed it, work begins.
+/// F26: a queue is there already with other arguments. Its consumer says so and waits; others work;
+/// nothing is deleted; and when an operator has removed it, work begins.
 #[actix_rt::test]
 async fn a_queue_with_other_arguments_stops_its_own_consumer_only() {
     let world = World::<Sqlite>::fresh(BrokerKind::RabbitMq).await;
@@ -424,7 +426,8 @@ async fn a_queue_with_other_arguments_stops_its_own_consumer_only() {
     posta.stop().await.expect("a drain");
 }
 
-/// A client in C (librabbitmq's command line tools) publishes a message, twice, and reads what Posta publishes.
+/// A client in C (librabbitmq's command line tools) publishes a message, twice, and reads what
+/// Posta publishes.
 #[actix_rt::test]
 async fn a_foreign_client_publishes_what_is_handled_once_and_reads_what_is_published() {
     let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;

@@ -62,7 +62,8 @@ async fn copies_enqueue_nothing_while_the_first_ones_messages_still_wait<D: Test
     assert_eq!(effects_of::<D>(&store, ECHOES).await.len(), 1);
 }
 
-/// F13: a process stops in the middle of a message, with a backlog prefetched and another process waiting for the partition.
+/// F13: a process stops in the middle of a message, with a backlog prefetched and another process
+/// waiting for the partition.
 #[actix_rt::test]
 async fn a_partition_is_handed_over_in_the_middle_of_a_message_in_order() {
     let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;
@@ -152,8 +153,8 @@ async fn a_prefetch_of_zero_does_not_start() {
     }
 }
 
-/// F15: a foreign publisher leaves everything out. Each such message becomes one dead letter with its bytes; one whose handler fails waits for
-/// its next try; the next valid one is handled.
+/// F15: a foreign publisher leaves everything out. Each such message becomes one dead letter with
+/// its bytes; one whose handler fails waits for its next try; the next valid one is handled.
 #[actix_rt::test]
 async fn foreign_messages_without_properties_are_set_aside_once_and_block_nothing() {
     foreign_messages::<Sqlite>().await;
@@ -190,7 +191,8 @@ async fn foreign_messages<D: TestDatabase>() {
     vhost.publish_bytes(&key, &properties, &valid(Fate::Succeed, 1));
 
     until_quiet::<D>(&store, EFFECTS, 2).await;
-    // The slot in the routing key is not the one that the message's id would have; the next try comes in time all the same.
+    // The slot in the routing key is not the one that the message's id would have; the next try
+    // comes in time all the same.
     assert!(
         began.elapsed() < Duration::from_secs(10),
         "{:?}",

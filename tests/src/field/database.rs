@@ -23,8 +23,9 @@ on_every_combination!(
     rows_that_plain_sql_inserts_are_dispatched_and_handled_like_any_other,
 );
 
-/// F27: the application drops its transaction's future somewhere, as a request handler does whose client goes away. State and message stay
-/// together, and the pool, which the actors share, stays good.
+/// F27: the application drops its transaction's future somewhere, as a request handler does whose
+/// client goes away. State and message stay together, and the pool, which the actors share, stays
+/// good.
 async fn a_transaction_dropped_anywhere_keeps_state_and_message_together<D: TestDatabase>(
     broker: BrokerKind,
 ) {
@@ -172,7 +173,8 @@ async fn a_database_that_is_serializable_by_default_disturbs_nobody() {
     assert_eq!(judge(&effects, &expected(8, 25)), Verdict::default());
 }
 
-/// F30: a large message commits; the sessions that listen are killed; nothing waits longer than for a poll, and listening goes on.
+/// F30: a large message commits; the sessions that listen are killed; nothing waits longer than for
+/// a poll, and listening goes on.
 #[actix_rt::test]
 async fn killed_listeners_listen_again_and_polling_bridges_the_gap() {
     let world = World::<Postgres>::fresh(BrokerKind::Database).await;
@@ -235,7 +237,8 @@ async fn killed_listeners_listen_again_and_polling_bridges_the_gap() {
     }
 }
 
-/// A service in another language, or a script: a type and a payload are enough; a key makes an order.
+/// A service in another language, or a script: a type and a payload are enough; a key makes an
+/// order.
 async fn rows_that_plain_sql_inserts_are_dispatched_and_handled_like_any_other<D: TestDatabase>(
     broker: BrokerKind,
 ) {

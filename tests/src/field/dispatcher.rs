@@ -75,7 +75,8 @@ async fn messages_of_a_key_leave_in_the_order_of_enqueueing_whatever_their_ids<D
     assert_eq!(judge(&effects, &expected(1, 50)), Verdict::default());
 }
 
-/// F03: the broker stops reading in the middle of a publish. The application shares the pool, and does not notice.
+/// F03: the broker stops reading in the middle of a publish. The application shares the pool, and
+/// does not notice.
 #[actix_rt::test]
 async fn a_broker_that_stalls_leaves_the_application_and_its_pool_alone() {
     let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;
@@ -128,7 +129,8 @@ async fn a_broker_that_stalls_leaves_the_application_and_its_pool_alone() {
     assert_eq!((effects.len(), of_k0), (11, 2));
 }
 
-/// F04: the broker refuses every connection. Nobody's attempt, few tries, and all in order when it is back.
+/// F04: the broker refuses every connection. Nobody's attempt, few tries, and all in order when it
+/// is back.
 #[actix_rt::test]
 async fn an_outage_of_the_broker_is_no_attempt_and_no_spinning() {
     let world = World::<Sqlite>::fresh(BrokerKind::RabbitMq).await;
@@ -182,8 +184,8 @@ async fn an_outage_of_the_broker_is_no_attempt_and_no_spinning() {
     assert_eq!(judge(&effects, &expected(1, 11)), Verdict::default());
 }
 
-/// F04: the database refuses every connection, in the middle of a handler and with rows in the outbox. Nobody's attempt, few tries, and
-/// all in order when it is back.
+/// F04: the database refuses every connection, in the middle of a handler and with rows in the
+/// outbox. Nobody's attempt, few tries, and all in order when it is back.
 #[actix_rt::test]
 async fn an_outage_of_the_database_is_no_attempt_and_no_spinning() {
     let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;
@@ -249,7 +251,8 @@ async fn an_outage_of_the_database_is_no_attempt_and_no_spinning() {
     assert_eq!(judge(&effects, &expected(1, 15)), Verdict::default());
 }
 
-/// F05: a type that no Rust code knows is carried as bytes; a row that is no message becomes a dead letter, alone; and the loop goes on.
+/// F05: a type that no Rust code knows is carried as bytes; a row that is no message becomes a dead
+/// letter, alone; and the loop goes on.
 async fn a_row_that_is_no_message_fails_alone<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
@@ -360,8 +363,8 @@ async fn rows_that_cannot_leave_do_not_fill_the_batch() {
     posta.stop().await.expect("a drain");
 }
 
-/// F07: the head of a key finds no queue. Its successors wait behind it, another key does not; when somebody takes it, all leave in order,
-/// and so does what comes after.
+/// F07: the head of a key finds no queue. Its successors wait behind it, another key does not; when
+/// somebody takes it, all leave in order, and so does what comes after.
 async fn a_head_that_no_queue_takes_holds_its_own_key_only<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
@@ -409,8 +412,8 @@ async fn a_head_that_no_queue_takes_holds_its_own_key_only<D: TestDatabase>(brok
     assert_eq!(count::<D>(&store, before_the_head).await, 0);
 }
 
-/// F08: a dispatcher is cut off from its database after it has published, loses its lanes, and comes back with the broker's confirms. The
-/// new owner's word stands.
+/// F08: a dispatcher is cut off from its database after it has published, loses its lanes, and
+/// comes back with the broker's confirms. The new owner's word stands.
 #[actix_rt::test]
 async fn a_dispatcher_that_comes_back_late_settles_nothing() {
     let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;
@@ -458,7 +461,8 @@ async fn a_dispatcher_that_comes_back_late_settles_nothing() {
         rows::<Postgres>(&store, "dispatched", "true").await == 4
     })
     .await;
-    // The partitions too: the late one gives its subscriptions up when its leases end, not when its database says so.
+    // The partitions too: the late one gives its subscriptions up when its leases end, not when its
+    // database says so.
     until_quiet::<Postgres>(&store, EFFECTS, 4).await;
     assert!(
         began.elapsed() < Duration::from_secs(20),
@@ -497,7 +501,8 @@ async fn a_dispatcher_that_comes_back_late_settles_nothing() {
     assert_eq!((effects.len(), ids.len()), (12, 12));
 }
 
-/// F09: two processes, every commit a nudge in one and a notification to the other, polling underneath. Nothing fails, so nothing is sent twice.
+/// F09: two processes, every commit a nudge in one and a notification to the other, polling
+/// underneath. Nothing fails, so nothing is sent twice.
 #[actix_rt::test]
 async fn a_thousand_commits_with_nudges_are_a_thousand_publishes() {
     let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;

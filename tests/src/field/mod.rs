@@ -1,6 +1,6 @@
-//! Failures that people who run outboxes, inboxes and consumers have met, each as a test of the whole running system: what goes wrong goes
-//! wrong under the actors, and what is looked at is what comes out at the end. The same failures under one store or one driver alone stand
-//! with those.
+//! Failures that people who run outboxes, inboxes and consumers have met, each as a test of the
+//! whole running system: what goes wrong goes wrong under the actors, and what is looked at is what
+//! comes out at the end. The same failures under one store or one driver alone stand with those.
 //!
 //! | | what was met | under the actors | beneath them |
 //! |---|---|---|---|
@@ -34,8 +34,9 @@
 //! | F32 | what cannot be decoded is lost, or loops | [`payload`] | |
 //! | F33 | too large | [`payload`] | `rabbitmq::oversized` |
 //!
-//! F16 to F19 and F34 to F36 belong to retry policies, supervision and clean-up. Beside them, two kinds of strangers: a client of the
-//! broker's ([`broker`]) and a writer of plain SQL ([`database`]) that no code of ours serves.
+//! F16 to F19 and F34 to F36 belong to retry policies, supervision and clean-up. Beside them, two
+//! kinds of strangers: a client of the broker's ([`broker`]) and a writer of plain SQL
+//! ([`database`]) that no code of ours serves.
 
 mod broker;
 mod consumer;

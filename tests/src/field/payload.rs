@@ -61,7 +61,8 @@ async fn a_message_over_the_limit_is_refused_and_the_transaction_goes_on<D: Test
 /// Shorter than the longest key, so that a key alone can make a payload too long.
 const LIMIT: usize = 200;
 
-/// One transaction: a statement, a message that is refused, another statement, a message that is not; and it commits.
+/// One transaction: a statement, a message that is refused, another statement, a message that is
+/// not; and it commits.
 async fn refused_and_gone_on<D: TestDatabase>(
     broker: BrokerKind,
     refused: Numbered,
@@ -135,7 +136,8 @@ async fn a_nul_in_a_handlers_error_is_stored_readably<D: TestDatabase>(broker: B
     posta.stop().await.expect("a drain");
 }
 
-/// F32: what no codec can read goes to the dead letters at once, byte for byte; a field too many is no mistake; the consumer lives on.
+/// F32: what no codec can read goes to the dead letters at once, byte for byte; a field too many is
+/// no mistake; the consumer lives on.
 async fn a_message_that_cannot_be_decoded_is_set_aside_once_with_its_bytes<D: TestDatabase>(
     broker: BrokerKind,
 ) {
@@ -199,8 +201,8 @@ fn raw(key: usize, payload: &[u8]) -> Envelope {
         .expect("an envelope")
 }
 
-/// Leaves three messages of one key in the consumer's queue: number 0, one of a type that the consumer used to take, number 1. Nothing runs
-/// afterwards.
+/// Leaves three messages of one key in the consumer's queue: number 0, one of a type that the
+/// consumer used to take, number 1. Nothing runs afterwards.
 async fn leave_an_echo_between_two<D: TestDatabase>(world: &World<D>) -> D::Store {
     let store = world.store();
     let old = builder(world)
@@ -258,7 +260,8 @@ async fn a_type_without_a_handler_is_set_aside_when_its_grace_is_over<D: TestDat
     assert_eq!(judge(&effects[1..], &expected(1, 2)), Verdict::default());
 }
 
-/// F32: a rolling deployment brings the handler. Until then the message waits, and its key behind it.
+/// F32: a rolling deployment brings the handler. Until then the message waits, and its key behind
+/// it.
 async fn a_type_without_a_handler_is_handled_in_order_when_its_handler_comes<D: TestDatabase>(
     broker: BrokerKind,
 ) {

@@ -48,7 +48,8 @@ async fn a_key_that_always_fails_delays_no_other_key<D: TestDatabase>(broker: Br
     assert_eq!(judge(&effects, &others), Verdict::default());
 }
 
-/// The handler itself succeeds; a deferred constraint stops the commit, of a batch and then of a retry.
+/// The handler itself succeeds; a deferred constraint stops the commit, of a batch and then of a
+/// retry.
 async fn effects_that_the_database_refuses_at_the_commit_hold_their_own_key_only<
     D: TestDatabase,
 >(

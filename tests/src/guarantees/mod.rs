@@ -1,5 +1,5 @@
-//! One test, or several, for each numbered guarantee, on all four combinations of database and broker. The page `runtime/docs/guarantees.md`
-//! names them.
+//! One test, or several, for each numbered guarantee, on all four combinations of database and
+//! broker. The page `runtime/docs/guarantees.md` names them.
 
 mod atomic;
 mod bytes;

@@ -1,4 +1,5 @@
-//! G2: a committed message ends in exactly one of: confirmed and routed; waiting, with a visible reason; dead letter.
+//! G2: a committed message ends in exactly one of: confirmed and routed; waiting, with a visible
+//! reason; dead letter.
 
 use std::time::Duration;
 

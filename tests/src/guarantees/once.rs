@@ -1,4 +1,5 @@
-//! G3: for each (consumer, message id) the handler's effects and what it enqueues commit once, however often the message is delivered and wherever a process dies.
+//! G3: for each (consumer, message id) the handler's effects and what it enqueues commit once,
+//! however often the message is delivered and wherever a process dies.
 
 use posta::{Envelope, MessageId};
 

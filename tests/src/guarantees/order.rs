@@ -1,4 +1,5 @@
-//! G4: for one ordering key, handlers take effect in enqueue order, whatever fails, dies, or is handed over.
+//! G4: for one ordering key, handlers take effect in enqueue order, whatever fails, dies, or is
+//! handed over.
 
 use std::time::Duration;
 

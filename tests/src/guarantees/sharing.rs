@@ -1,4 +1,5 @@
-//! Several processes on one database share lanes and partitions fairly, and take over from a killed one within a lease period.
+//! Several processes on one database share lanes and partitions fairly, and take over from a killed
+//! one within a lease period.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -10,7 +10,8 @@ use posta::{Postgres, Sqlite, Tables};
 use super::postgres::{self, Guard};
 use super::sqlite::{self, SqliteFile};
 
-/// A database that tests can have fresh ones of, and whose tables they can write and read past Posta's statements.
+/// A database that tests can have fresh ones of, and whose tables they can write and read past
+/// Posta's statements.
 pub(crate) trait TestDatabase: Database {
     /// Whether two transactions can write at the same time.
     const CONCURRENT_WRITERS: bool;

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends a request and gives back status and body. HTTP 1.0, so that the body comes in one piece and ends with the connection.
+/// Sends a request and gives back status and body. HTTP 1.0, so that the body comes in one piece
+/// and ends with the connection.
 ///
 /// # Errors
 /// When there is nobody to answer.

@@ -1,4 +1,5 @@
-//! What tests run on: databases and virtual hosts that each test has to itself, and ways to disturb what they run on.
+//! What tests run on: databases and virtual hosts that each test has to itself, and ways to disturb
+//! what they run on.
 
 pub(crate) mod database;
 pub(crate) mod http;

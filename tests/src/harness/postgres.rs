@@ -88,7 +88,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // FORCE: pools of the test may still have connections. Through PgBouncer there may be a moment in which it opens another.
+        // FORCE: pools of the test may still have connections. Through PgBouncer there may be a
+        // moment in which it opens another.
         let drop_database = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
         let done = std::thread::spawn(move || {
             blocked_on(run(&variable("POSTA_TEST_POSTGRES"), &drop_database));

@@ -16,11 +16,13 @@ pub(crate) enum Traffic {
     Pass,
     /// Passes each piece on after a pause.
     Delay(Duration),
-    /// Swallows them, with all sockets left open: a network that is cut without a word. New connections are taken, and silent too.
+    /// Swallows them, with all sockets left open: a network that is cut without a word. New
+    /// connections are taken, and silent too.
     Stall,
     /// Passes them on with six bytes exchanged for others wherever they are found in one piece.
     Exchange(&'static [u8; 6], &'static [u8; 6]),
-    /// Takes nothing from either side: bytes wait in the sockets, and pass later. A peer that has stopped reading.
+    /// Takes nothing from either side: bytes wait in the sockets, and pass later. A peer that has
+    /// stopped reading.
     Hold,
     /// The same for what the server says; what the client says passes.
     HoldAnswers,

@@ -1,8 +1,9 @@
 //! A virtual host of its own for each test, on the run's RabbitMQ.
 //!
-//! Tests that disturb the server itself (alarms, restarts) would disturb all others, so every test says which kind it is when it asks for
-//! its virtual host: [`Vhost::fresh`] waits for tests that disturb, [`Vhost::alone`] waits for everybody and has the server to itself.
-//! A test asks once: one that asked twice could wait for itself.
+//! Tests that disturb the server itself (alarms, restarts) would disturb all others, so every test
+//! says which kind it is when it asks for its virtual host: [`Vhost::fresh`] waits for tests that
+//! disturb, [`Vhost::alone`] waits for everybody and has the server to itself. A test asks once:
+//! one that asked twice could wait for itself.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ impl Vhost {
         self.within(&variable("POSTA_TEST_AMQP"))
     }
 
-    /// Its URL, with TLS; the server's authority is in the file that `POSTA_TEST_POSTGRES_CA` names.
+    /// Its URL, with TLS; the server's authority is in the file that `POSTA_TEST_POSTGRES_CA`
+    /// names.
     pub(crate) fn url_tls(&self) -> String {
         self.within(&variable("POSTA_TEST_AMQPS"))
     }
@@ -111,7 +113,8 @@ impl Vhost {
         if status == 200 { queue } else { Value::Null }
     }
 
-    /// Waits until the management API says something of a queue that satisfies; it counts once a second.
+    /// Waits until the management API says something of a queue that satisfies; it counts once a
+    /// second.
     pub(crate) async fn queue_until(
         &self,
         name: &str,
@@ -195,8 +198,8 @@ impl Vhost {
         self.api.request("POST", &path, Some(&binding)).0 == 201
     }
 
-    /// Makes a queue that gets a copy of all that is published to the exchange `posta` with such a routing key; waits for the
-    /// exchange.
+    /// Makes a queue that gets a copy of all that is published to the exchange `posta` with such a
+    /// routing key; waits for the exchange.
     pub(crate) async fn tap(&self, queue: &str, routing_key: &str) {
         self.make_queue(queue, &json!({}));
         let end = Instant::now() + SOON;
@@ -221,7 +224,8 @@ impl Vhost {
             .expect("DELETE", &format!("/api/queues/{}/{name}", self.name), None);
     }
 
-    /// Runs one of the run's control scripts, such as `rabbitmq-restart`; only after [`Vhost::alone`].
+    /// Runs one of the run's control scripts, such as `rabbitmq-restart`; only after
+    /// [`Vhost::alone`].
     pub(crate) async fn control(&self, script: &'static str, argument: Option<&str>) -> String {
         self.ensure_alone();
         let argument = argument.map(str::to_owned);
@@ -247,7 +251,8 @@ impl Vhost {
         }
     }
 
-    /// Gives a setting of the server another value, until the guard is dropped. Channels read most of them when they are opened.
+    /// Gives a setting of the server another value, until the guard is dropped. Channels read most
+    /// of them when they are opened.
     pub(crate) async fn set(&self, name: &str, value: &str) -> Undo {
         let set = |value: &str| format!("application:set_env(rabbit, {name}, {value}).");
         let get = format!("application:get_env(rabbit, {name}).");

@@ -159,7 +159,8 @@ async fn missing_tables_are_told_from_a_refusal_on_every_connection() {
     assert_eq!(kinds, [StoreErrorKind::Schema, StoreErrorKind::Rejected]);
 }
 
-/// The outbox's columns are a contract: what another language has to write, and what the database adds.
+/// The outbox's columns are a contract: what another language has to write, and what the database
+/// adds.
 #[tokio::test]
 async fn plain_sql_enqueues_like_any_other() {
     let (guard, store) = migrated().await;

@@ -38,7 +38,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Waits until a query returns this number: what a server does after a connection is closed has no signal to wait for.
+/// Waits until a query returns this number: what a server does after a connection is closed has no
+/// signal to wait for.
 async fn becomes(connection: &mut AsyncPgConnection, sql: &str, expected: i64) {
     let begun = Instant::now();
     loop {

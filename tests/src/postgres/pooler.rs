@@ -23,8 +23,8 @@ fn pooled(url: &str, tables: &Tables, transaction_pooler: bool) -> PostgresStore
     PostgresStore::connect(url, &connect).unwrap()
 }
 
-/// One process's share: transactions with several statements, some of them pipelined, some of them failing, on all its
-/// connections at once.
+/// One process's share: transactions with several statements, some of them pipelined, some of them
+/// failing, on all its connections at once.
 async fn work(store: &PostgresStore, consumer: &str, rounds: usize) -> Result<(), StoreError> {
     let resource = Resource::Partitions(consumer.to_owned());
     let member = MemberId::random();
@@ -53,7 +53,8 @@ async fn work(store: &PostgresStore, consumer: &str, rounds: usize) -> Result<()
 
             let mut session = store.begin().await?;
             store.pending(&mut session, &lanes, &[], 10).await?;
-            // The same id again: the statement fails, and what was prepared for it must not stay on the server's connection.
+            // The same id again: the statement fails, and what was prepared for it must not stay on
+            // the server's connection.
             let twice = [envelopes[0].clone(), envelopes[0].clone()];
             let refused = Postgres::insert_outbox(&mut session, store.tables(), &twice).await;
             assert!(refused.is_err());
@@ -104,7 +105,8 @@ async fn no_statement_is_left_on_any_server_connection(store: &PostgresStore) {
     }
 }
 
-/// Every process names its statements from `s0` on; so two of them meet each other's names on the server connections.
+/// Every process names its statements from `s0` on; so two of them meet each other's names on the
+/// server connections.
 #[tokio::test]
 async fn two_processes_share_a_pooler() {
     let (url, tables, guard) = fresh().await;

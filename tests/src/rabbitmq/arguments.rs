@@ -17,7 +17,8 @@ async fn channel(vhost: &Vhost) -> (lapin::Connection, lapin::Channel) {
     (connection, channel)
 }
 
-/// F26: one clear error names queue, argument and both values; the others are provided; nothing is deleted.
+/// F26: one clear error names queue, argument and both values; the others are provided; nothing is
+/// deleted.
 #[tokio::test]
 async fn a_queue_with_other_arguments_is_named_and_the_others_are_provided() {
     let vhost = Vhost::fresh().await;

@@ -10,7 +10,8 @@ use crate::harness::rabbitmq::Vhost;
 /// The queue is empty, or all that it holds is on its way to the dead queue.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The numbers in the dead queue, taken out. A payload that the API cannot show as text is no number.
+/// The numbers in the dead queue, taken out. A payload that the API cannot show as text is no
+/// number.
 fn dead(vhost: &Vhost) -> BTreeSet<usize> {
     let mut numbers = BTreeSet::new();
     loop {
@@ -28,8 +29,9 @@ fn dead(vhost: &Vhost) -> BTreeSet<usize> {
     }
 }
 
-/// F17: a message that ends its channel each time is set aside by the broker in the end, and kept. Those that were prefetched with it count up
-/// too, as each broker version sees fit: some may be kept beside it, and none is lost.
+/// F17: a message that ends its channel each time is set aside by the broker in the end, and kept.
+/// Those that were prefetched with it count up too, as each broker version sees fit: some may be
+/// kept beside it, and none is lost.
 #[tokio::test]
 async fn what_is_delivered_too_often_is_kept_in_the_dead_queue() {
     let vhost = Vhost::fresh().await;
@@ -62,8 +64,8 @@ async fn what_is_delivered_too_often_is_kept_in_the_dead_queue() {
     assert_eq!(all, (0..10).collect());
 }
 
-/// A foreign publisher's text that is no UTF-8 where AMQP asks for it ends the whole connection, in lapin's parser. The delivery limit
-/// ends that too, and nothing is lost.
+/// A foreign publisher's text that is no UTF-8 where AMQP asks for it ends the whole connection, in
+/// lapin's parser. The delivery limit ends that too, and nothing is lost.
 #[tokio::test]
 async fn what_cannot_be_parsed_goes_to_the_dead_queue() {
     let vhost = Vhost::fresh().await;

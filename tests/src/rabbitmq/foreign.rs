@@ -61,7 +61,8 @@ impl Foreigner {
     }
 }
 
-/// F15: whatever is missing, the message arrives as malformed with its reason and bytes, and the next one is not held up.
+/// F15: whatever is missing, the message arrives as malformed with its reason and bytes, and the
+/// next one is not held up.
 #[tokio::test]
 async fn a_message_without_properties_is_malformed_and_keeps_its_bytes() {
     let vhost = Vhost::fresh().await;

@@ -69,7 +69,8 @@ async fn a_silent_network_is_noticed_in_about_two_heartbeats() {
         .expect_err("the connection is dead");
     drop((publisher, subscription));
 
-    // While the network stays silent, each attempt to connect ends in time and leaves nothing behind.
+    // While the network stays silent, each attempt to connect ends in time and leaves nothing
+    // behind.
     for _ in 0..3 {
         let began = Instant::now();
         let error = broker.publish().await.unwrap_err();
@@ -169,7 +170,8 @@ async fn a_cut_connection_is_noticed_at_once() {
     let _ = publisher.publish_wave(&rows(1)).await.unwrap();
 }
 
-/// Whatever happens to the connection in the middle of a wave: what was called confirmed is in the queue.
+/// Whatever happens to the connection in the middle of a wave: what was called confirmed is in the
+/// queue.
 #[tokio::test]
 async fn what_is_confirmed_is_kept_whenever_the_connection_is_cut() {
     const ROUNDS: u64 = 40;

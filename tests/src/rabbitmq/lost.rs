@@ -99,7 +99,8 @@ async fn a_restart_of_the_broker_ends_everything_and_all_is_made_anew() {
     subscription.end().await;
 }
 
-/// An operator closes connections; whoever asks next gets new ones, one for each use, however many ask.
+/// An operator closes connections; whoever asks next gets new ones, one for each use, however many
+/// ask.
 #[tokio::test]
 async fn closed_connections_are_errors_and_one_of_each_is_made_anew() {
     let vhost = Vhost::fresh().await;
@@ -168,7 +169,8 @@ async fn closed_connections_are_errors_and_one_of_each_is_made_anew() {
     }
 }
 
-/// F25: the broker closes a channel whose handler takes too long; the other partition does not notice.
+/// F25: the broker closes a channel whose handler takes too long; the other partition does not
+/// notice.
 #[tokio::test]
 async fn a_delivery_held_too_long_ends_its_own_channel_only() {
     let vhost = Vhost::alone().await;

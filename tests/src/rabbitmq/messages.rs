@@ -72,7 +72,8 @@ pub(super) async fn filled(broker: &RabbitMq, count: usize) {
     publish_in_order(&mut publisher, count).await;
 }
 
-/// A publisher, also if the connection is just being lost: over a closed channel lapin may send so much that the broker closes the connection.
+/// A publisher, also if the connection is just being lost: over a closed channel lapin may send so
+/// much that the broker closes the connection.
 pub(super) async fn publisher(broker: &RabbitMq) -> RabbitMqPublisher {
     let end = tokio::time::Instant::now() + SOON;
     loop {

@@ -75,7 +75,8 @@ async fn a_header_that_the_broker_acts_on_is_refused_alone() {
     }
 }
 
-/// F33: the broker's own limit is lower. It costs one wave, nobody's attempt, and is known from then on.
+/// F33: the broker's own limit is lower. It costs one wave, nobody's attempt, and is known from
+/// then on.
 #[tokio::test]
 async fn the_brokers_own_limit_is_learned_from_its_refusal() {
     let vhost = Vhost::alone().await;

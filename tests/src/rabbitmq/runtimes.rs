@@ -50,7 +50,8 @@ async fn a_busy_thread_misses_no_heartbeat() {
     subscription.end().await;
 }
 
-/// Publishers and subscriptions that come and go, dropped at any point, leave the connection to the others.
+/// Publishers and subscriptions that come and go, dropped at any point, leave the connection to the
+/// others.
 #[tokio::test]
 async fn coming_and_going_leaves_the_connection_to_the_others() {
     let vhost = Vhost::fresh().await;

@@ -8,7 +8,8 @@ use posta::broker::{BrokerErrorKind, PublishOutcome};
 use super::messages::{hold, publisher, queue, rows, told, topology};
 use crate::harness::rabbitmq::Vhost;
 
-/// F20: the broker closes the channel over an exchange that is not there; the call fails with its words, at once.
+/// F20: the broker closes the channel over an exchange that is not there; the call fails with its
+/// words, at once.
 #[tokio::test]
 async fn a_missing_exchange_fails_the_call_with_the_brokers_words() {
     let vhost = Vhost::fresh().await;

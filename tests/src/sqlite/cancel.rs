@@ -57,7 +57,8 @@ fn one_connection(file: &SqliteFile) -> SqliteStore {
     SqliteStore::connect(&file.url(), &connect).unwrap()
 }
 
-/// Case: a dropped future returns a connection with an open transaction, and later writes are never committed.
+/// Case: a dropped future returns a connection with an open transaction, and later writes are never
+/// committed.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_after_any_poll_leaves_nothing_behind() {
     let (file, other) = SqliteFile::migrated().await;

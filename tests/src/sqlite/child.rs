@@ -1,7 +1,8 @@
 //! Processes that share a file: the test binary itself, called again.
 //!
-//! The child runs [`run_when_asked`] as a test of that name, which does nothing unless the environment says that this is a child. Its
-//! lines on standard output that begin with `> ` are what it says to its parent.
+//! The child runs [`run_when_asked`] as a test of that name, which does nothing unless the
+//! environment says that this is a child. Its lines on standard output that begin with `> ` are
+//! what it says to its parent.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
@@ -109,7 +110,8 @@ fn run_when_asked() {
     });
 }
 
-/// Enqueues messages, each in a transaction that reads before it writes; says the number of each that was committed.
+/// Enqueues messages, each in a transaction that reads before it writes; says the number of each
+/// that was committed.
 async fn produce(store: &SqliteStore, count: u64) {
     let me = uuid::Uuid::new_v4();
     for number in 0..count {

@@ -133,7 +133,8 @@ async fn a_row_that_breaks_the_contract_is_refused_at_its_insert() {
     }
 }
 
-/// A statement that fails leaves the transaction as it was before it, as every statement of SQLite does.
+/// A statement that fails leaves the transaction as it was before it, as every statement of SQLite
+/// does.
 #[tokio::test]
 async fn an_insert_of_several_is_all_or_nothing_in_a_transaction_that_goes_on() {
     let (_file, store) = SqliteFile::migrated().await;
@@ -194,7 +195,8 @@ async fn enqueueing_works_in_any_transaction_and_without_one() {
     assert_eq!(rows, ["0", "1", "2", "3", "4", "5"]);
 }
 
-/// Services that are not async, and diesel-async connections of another type, enqueue on the connection itself.
+/// Services that are not async, and diesel-async connections of another type, enqueue on the
+/// connection itself.
 #[tokio::test]
 async fn a_message_shares_the_fate_of_a_blocking_transaction() {
     let (file, store) = SqliteFile::migrated().await;

@@ -28,7 +28,8 @@ async fn number(store: &SqliteStore, sql: &str) -> usize {
     usize::try_from(row.value).expect("a count")
 }
 
-/// Case: a deferred transaction that reads and then writes is refused at once, whatever the busy timeout.
+/// Case: a deferred transaction that reads and then writes is refused at once, whatever the busy
+/// timeout.
 #[tokio::test]
 async fn two_dispatchers_and_two_producers_in_four_processes_never_fail_for_a_lock() {
     let (file, store) = SqliteFile::migrated().await;

@@ -30,7 +30,8 @@ async fn a_commit_of_another_store_is_noticed_and_nothing_else_is() {
     for _ in 0..3 {
         let mut notified = Box::pin(store.notified());
         assert!(poll!(&mut notified).is_pending());
-        // What only reads, or is rolled back, is no change; looking at what is pending must not wake the one who looks.
+        // What only reads, or is rolled back, is no change; looking at what is pending must not
+        // wake the one who looks.
         let lanes: Vec<Slot> = Slot::all().collect();
         for _ in 0..5 {
             let mut session = other.begin().await.unwrap();

@@ -139,7 +139,8 @@ fn play<D: TestDatabase>(role: Role) {
     exported::write(env("FILE").as_ref(), &spans);
 }
 
-/// Everything that the sender enqueues; then waits until all is dispatched but the one message that cannot be.
+/// Everything that the sender enqueues; then waits until all is dispatched but the one message that
+/// cannot be.
 async fn send_all<D: TestDatabase>(posta: &Posta<D>) {
     for name in ["journey", "fails", "panics"] {
         let span = info_span!("request", name);

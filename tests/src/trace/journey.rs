@@ -49,7 +49,8 @@ impl Exported {
             .collect()
     }
 
-    /// The handler's call for a key that lasted: earlier ones shared a transaction with a call that failed.
+    /// The handler's call for a key that lasted: earlier ones shared a transaction with a call that
+    /// failed.
     fn committed(&self, key: &str) -> &Span {
         self.processed(key).pop().expect("a call")
     }
@@ -111,7 +112,8 @@ fn children<'a>(spans: &'a [Span], parent: &Span) -> Vec<&'a Span> {
         .collect()
 }
 
-/// G9: one trace goes from the request through create, send and process in another process, and on through what the handler enqueued.
+/// G9: one trace goes from the request through create, send and process in another process, and on
+/// through what the handler enqueued.
 async fn one_trace_connects_two_processes<D: TestDatabase>(broker: BrokerKind) {
     let exported = Exported::by::<D>(broker).await;
     a_message_is_followed_to_its_answer(&exported);

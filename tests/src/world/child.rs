@@ -1,7 +1,8 @@
 //! The test's service as a child process that can be killed: the test binary itself, called again.
 //!
-//! The child runs [`run_when_asked`] as a test of that name: it does nothing unless the environment says that this is a child. It lives until its standard input
-//! closes, so no child outlives its parent.
+//! The child runs [`run_when_asked`] as a test of that name: it does nothing unless the environment
+//! says that this is a child. It lives until its standard input closes, so no child outlives its
+//! parent.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -29,7 +30,8 @@ pub(crate) struct Orders {
 }
 
 impl Service {
-    /// Starts a child on the world and waits until it says that it runs, or has died at its crash point.
+    /// Starts a child on the world and waits until it says that it runs, or has died at its crash
+    /// point.
     pub(crate) fn start<D: TestDatabase>(world: &World<D>, orders: &Orders) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("the test binary"));
         command

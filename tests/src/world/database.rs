@@ -9,7 +9,8 @@ use posta::{Database, Postgres, Sqlite, Tables};
 use super::effects::{DeadLetter, Effect};
 use crate::harness;
 
-/// A database that tests run on: how to get a fresh one, and the few statements of the test's own tables.
+/// A database that tests run on: how to get a fresh one, and the few statements of the test's own
+/// tables.
 pub(crate) trait TestDatabase: Database {
     /// How the database is named when a child process is told.
     const KIND: &'static str;

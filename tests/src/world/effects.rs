@@ -87,7 +87,8 @@ pub(crate) async fn dead_letters_of<D: TestDatabase>(store: &D::Store) -> Vec<De
     letters.expect("the dead letters")
 }
 
-/// One number out of the tables. `{posta}` in the statement stands for the qualifier of Posta's tables.
+/// One number out of the tables. `{posta}` in the statement stands for the qualifier of Posta's
+/// tables.
 pub(crate) async fn count<D: TestDatabase>(store: &D::Store, sql: &str) -> i64 {
     let mut session = store.begin().await.expect("a transaction");
     let count = D::count(

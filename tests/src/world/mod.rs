@@ -1,7 +1,8 @@
-//! A world for one test: a fresh database and a fresh place on a broker, a service that runs on them, in this process or in child
-//! processes, and a judge that reads tables only.
+//! A world for one test: a fresh database and a fresh place on a broker, a service that runs on
+//! them, in this process or in child processes, and a judge that reads tables only.
 //!
-//! The driver of a test and its judge are apart: [`service`] knows handlers, [`effects`] knows rows.
+//! The driver of a test and its judge are apart: [`service`] knows handlers, [`effects`] knows
+//! rows.
 
 pub(crate) mod child;
 pub(crate) mod database;
@@ -45,7 +46,8 @@ impl<D: TestDatabase> World<D> {
         Self::on(vhost).await
     }
 
-    /// The same on RabbitMQ, for a test that disturbs the server: it waits for all others and has the server to itself.
+    /// The same on RabbitMQ, for a test that disturbs the server: it waits for all others and has
+    /// the server to itself.
     pub(crate) async fn alone() -> Self {
         Self::on(Some(Vhost::alone().await)).await
     }
@@ -111,7 +113,8 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Instantiates generic tests `async fn name<D: TestDatabase>(broker: BrokerKind)` on all four combinations of database and broker.
+/// Instantiates generic tests `async fn name<D: TestDatabase>(broker: BrokerKind)` on all four
+/// combinations of database and broker.
 macro_rules! on_every_combination {
     ($($name:ident),+ $(,)?) => {
         mod sqlite_with_database_broker {

@@ -1,4 +1,5 @@
-//! The service that tests run: it enqueues numbered messages per key, and consumers write down each effect.
+//! The service that tests run: it enqueues numbered messages per key, and consumers write down each
+//! effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +49,8 @@ pub(crate) struct Echo {
     pub(crate) number: i64,
 }
 
-/// How often handlers were called, whatever became of it: the difference to the effects is what was rolled back.
+/// How often handlers were called, whatever became of it: the difference to the effects is what was
+/// rolled back.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls(Arc<AtomicU64>);
 
@@ -164,7 +166,8 @@ async fn on_echo<D: TestDatabase>(
     Ok(())
 }
 
-/// Enqueues numbers `from` to `to` - 1 of each key, each transaction with one message of every key, together with a row of the state.
+/// Enqueues numbers `from` to `to` - 1 of each key, each transaction with one message of every key,
+/// together with a row of the state.
 pub(crate) async fn enqueue<D: TestDatabase>(
     posta: &Posta<D>,
     keys: usize,

@@ -2,13 +2,16 @@
 //!
 //! The protocol, before the code:
 //!
-//! - **Routing.** `subscription` says which consumer takes which message types. Publishing is an insert into `queue`, one row per consumer that takes the
-//!   type, in the same transaction that settles the outbox rows: a message is never published twice and never lost between the two.
-//! - **Partitions.** A queue row carries its slot; a partition reads its range of slots. So the number of partitions can change without moving a
-//!   row. One process reads a partition at a time: the one that holds its lease.
-//! - **Acknowledging** is a delete in the handler's transaction. Whatever is not deleted is delivered again.
-//! - **Waking.** A dispatcher that has filled queues wakes this process's subscriptions and, by notification, other processes'. Polling with a
-//!   growing interval runs underneath.
+//! - **Routing.** `subscription` says which consumer takes which message types. Publishing is an
+//!   insert into `queue`, one row per consumer that takes the type, in the same transaction that
+//!   settles the outbox rows: a message is never published twice and never lost between the two.
+//! - **Partitions.** A queue row carries its slot; a partition reads its range of slots. So the
+//!   number of partitions can change without moving a row. One process reads a partition at a time:
+//!   the one that holds its lease.
+//! - **Acknowledging** is a delete in the handler's transaction. Whatever is not deleted is
+//!   delivered again.
+//! - **Waking.** A dispatcher that has filled queues wakes this process's subscriptions and, by
+//!   notification, other processes'. Polling with a growing interval runs underneath.
 
 mod publisher;
 mod subscription;
@@ -34,7 +37,8 @@ pub struct DatabaseBroker<D: Database> {
 }
 
 impl<D: Database> DatabaseBroker<D> {
-    /// The broker in this store's tables. `poll_interval_max` is the longest pause between two looks at an empty queue.
+    /// The broker in this store's tables. `poll_interval_max` is the longest pause between two
+    /// looks at an empty queue.
     #[must_use]
     pub fn new(store: D::Store, poll_interval_max: Duration) -> Self {
         Self {

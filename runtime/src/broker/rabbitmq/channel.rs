@@ -60,7 +60,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Closes in the background, at most for the configured time; `keep` is dropped only afterwards.
+    /// Closes in the background, at most for the configured time; `keep` is dropped only
+    /// afterwards.
     pub(super) fn close<K: Send + 'static>(mut self, keep: K) -> Option<JoinHandle<()>> {
         self.begin_close(keep)
     }

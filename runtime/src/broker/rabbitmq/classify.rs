@@ -74,12 +74,14 @@ fn said_by_broker(purpose: Purpose, said: &AMQPError) -> BrokerErrorKind {
         AMQPErrorKind::Hard(
             AMQPHardError::NOTALLOWED | AMQPHardError::NOTIMPLEMENTED | AMQPHardError::INVALIDPATH,
         ) => BrokerErrorKind::Configuration,
-        // Forced (a shutdown, an operator), out of resources, an internal error, frames out of step.
+        // Forced (a shutdown, an operator), out of resources, an internal error, frames out of
+        // step.
         AMQPErrorKind::Hard(_) => BrokerErrorKind::Unavailable,
     }
 }
 
-/// How much an error tells, among those that one failure leaves behind: the broker's own words most, a state seen afterwards least.
+/// How much an error tells, among those that one failure leaves behind: the broker's own words
+/// most, a state seen afterwards least.
 pub(super) fn weight(error: &Error) -> u8 {
     match error.kind() {
         ErrorKind::ProtocolError(_) => 3,
@@ -91,7 +93,8 @@ pub(super) fn weight(error: &Error) -> u8 {
     }
 }
 
-/// Whether the failure is of this channel alone, by the broker's word, so that another channel may be opened at once.
+/// Whether the failure is of this channel alone, by the broker's word, so that another channel may
+/// be opened at once.
 pub(super) fn is_soft(error: &Error) -> bool {
     error.is_amqp_soft_error()
 }

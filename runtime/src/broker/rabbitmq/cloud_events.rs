@@ -1,4 +1,5 @@
-//! CloudEvents 1.0 in binary mode, as foreign publishers send them over AMQP 0-9-1: attributes are headers with a prefix.
+//! CloudEvents 1.0 in binary mode, as foreign publishers send them over AMQP 0-9-1: attributes are
+//! headers with a prefix.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -8,8 +9,9 @@ use crate::message::RawMessage;
 /// Both prefixes that the binding allows.
 const PREFIXES: [&str; 2] = ["cloudEvents_", "cloudEvents:"];
 
-/// Takes what the message's own properties leave open from the CloudEvents attributes, if it has these: id, type, time and, as the
-/// ordering key, the partition key. The attributes stay among the headers.
+/// Takes what the message's own properties leave open from the CloudEvents attributes, if it has
+/// these: id, type, time and, as the ordering key, the partition key. The attributes stay among the
+/// headers.
 pub(super) fn complete(raw: &mut RawMessage) {
     let Some(prefix) = PREFIXES.into_iter().find(|prefix| {
         raw.headers

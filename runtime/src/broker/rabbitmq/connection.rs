@@ -26,10 +26,11 @@ pub(super) enum Health {
     Lost(String),
 }
 
-/// One connection to the broker. It is never mended: when it is lost, a new one takes its place in the slot.
+/// One connection to the broker. It is never mended: when it is lost, a new one takes its place in
+/// the slot.
 ///
-/// Dropped, it closes in the background: politely, or after a deadline by shutting the socket down, so that no thread of
-/// lapin's waits for an answer that does not come.
+/// Dropped, it closes in the background: politely, or after a deadline by shutting the socket down,
+/// so that no thread of lapin's waits for an answer that does not come.
 pub(super) struct Connection {
     lapin: Option<lapin::Connection>,
     socket: Socket,
@@ -161,7 +162,8 @@ async fn connect(
         true => Some(tls::connector(options.ca_file.as_deref())?),
         false => None,
     };
-    // No automatic recovery and no repeated attempts: whoever needs a connection asks again, with its own backoff.
+    // No automatic recovery and no repeated attempts: whoever needs a connection asks again, with
+    // its own backoff.
     let name = format!("{} {use_}", options.connection_name);
     let properties = ConnectionProperties::default()
         .with_connection_name(LongString::from(name.into_bytes()))
@@ -245,7 +247,8 @@ fn watch_health(
 ) -> watch::Receiver<Health> {
     let (health, watched) = watch::channel(Health::Open);
     let (mut events, status) = (lapin.events_listener(), lapin.status().clone());
-    // Not through `spawn`: this task ends with the connection, and must not keep the reactor's thread for it.
+    // Not through `spawn`: this task ends with the connection, and must not keep the reactor's
+    // thread for it.
     reactor.handle().spawn(async move {
         while let Some(event) = events.next().await {
             let now = match event {

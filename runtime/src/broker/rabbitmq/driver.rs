@@ -13,7 +13,8 @@ use crate::broker::{
 };
 use crate::store::Database;
 
-/// RabbitMQ, reached through one connection for publishing and one for consuming. Clones share them.
+/// RabbitMQ, reached through one connection for publishing and one for consuming. Clones share
+/// them.
 ///
 /// The inherent methods need no database type; the trait [`BrokerDriver`] calls them.
 #[derive(Clone)]
@@ -32,8 +33,8 @@ pub(super) struct Shared {
 }
 
 impl RabbitMq {
-    /// A driver with these options. Nothing happens before something is asked of it: each operation first checks the options, as
-    /// [`RabbitMqOptions::check`] does.
+    /// A driver with these options. Nothing happens before something is asked of it: each operation
+    /// first checks the options, as [`RabbitMqOptions::check`] does.
     #[must_use]
     pub fn new(options: RabbitMqOptions) -> Self {
         Self {
@@ -53,7 +54,8 @@ impl RabbitMq {
         &self.shared.options
     }
 
-    /// Why the broker has blocked publishing, if it has: an alarm of its memory or disk. Consuming goes on meanwhile.
+    /// Why the broker has blocked publishing, if it has: an alarm of its memory or disk. Consuming
+    /// goes on meanwhile.
     pub async fn blocked(&self) -> Option<String> {
         match self.shared.publishing.current().await?.health() {
             Health::Blocked(reason) => Some(reason),
@@ -67,8 +69,8 @@ impl RabbitMq {
     /// Safe: declarations are idempotent, and those that were sent may take effect.
     ///
     /// # Errors
-    /// `Topology` when something exists with other arguments, or does not exist and may not be made; all other queues are
-    /// provided nevertheless.
+    /// `Topology` when something exists with other arguments, or does not exist and may not be
+    /// made; all other queues are provided nevertheless.
     pub async fn provide(&self, topology: &Topology) -> Result<(), BrokerError> {
         topology::provide(&self.shared, topology).await
     }
@@ -79,7 +81,8 @@ impl RabbitMq {
     /// Safe.
     ///
     /// # Errors
-    /// `Blocked` while the broker blocks the connection; otherwise as connecting and declaring the exchange fail.
+    /// `Blocked` while the broker blocks the connection; otherwise as connecting and declaring the
+    /// exchange fail.
     pub async fn publish(&self) -> Result<RabbitMqPublisher, BrokerError> {
         RabbitMqPublisher::open(self.shared.clone()).await
     }

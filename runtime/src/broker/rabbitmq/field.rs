@@ -3,7 +3,8 @@
 use lapin::types::{AMQPValue, DecimalValue};
 use time::OffsetDateTime;
 
-/// A value as text. Bytes that are no UTF-8 become U+FFFD, and so does NUL, which PostgreSQL's `text` cannot hold.
+/// A value as text. Bytes that are no UTF-8 become U+FFFD, and so does NUL, which PostgreSQL's
+/// `text` cannot hold.
 pub(super) fn text(value: &AMQPValue) -> String {
     match value {
         AMQPValue::LongString(text) => clean(&String::from_utf8_lossy(text.as_bytes())),

@@ -11,8 +11,9 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// A consumer on a channel of its own.
 ///
-/// However it ends, the channel is closed first and the consumer let go of only then: dropping a consumer cancels it, and a queue whose
-/// consumer is cancelled goes on with the next one while the first still has a backlog.
+/// However it ends, the channel is closed first and the consumer let go of only then: dropping a
+/// consumer cancels it, and a queue whose consumer is cancelled goes on with the next one while the
+/// first still has a backlog.
 pub(super) struct Intake {
     /// Both are there until it is closed.
     open: Option<(Channel, lapin::Consumer)>,
@@ -31,7 +32,8 @@ impl Intake {
             .lapin()
             .basic_qos(prefetch, BasicQosOptions { global: false });
         channel.ask(operation(), Purpose::Use, qos).await?;
-        // Not exclusive: the queue has a single active consumer, and the next one in line must be able to subscribe.
+        // Not exclusive: the queue has a single active consumer, and the next one in line must be
+        // able to subscribe.
         let consuming = channel.lapin().basic_consume(
             name,
             ShortString::default(),
@@ -56,12 +58,12 @@ impl Intake {
             .0
     }
 
-    /// Waits for the first delivery and takes it with all that are there already, at most `limit`. Waits at one point only, so that nothing
-    /// is lost by a cancelled call.
+    /// Waits for the first delivery and takes it with all that are there already, at most `limit`.
+    /// Waits at one point only, so that nothing is lost by a cancelled call.
     ///
     /// # Errors
-    /// When no more deliveries come. Those that are still in memory then are not handed out: they cannot be acknowledged, and the broker
-    /// has given them to the next consumer.
+    /// When no more deliveries come. Those that are still in memory then are not handed out: they
+    /// cannot be acknowledged, and the broker has given them to the next consumer.
     pub(super) async fn take(&mut self, limit: usize) -> Result<Vec<Delivery>, End> {
         let (channel, consumer) = self
             .open

@@ -5,7 +5,8 @@ use lapin::{BasicProperties, Confirmation};
 use super::properties;
 use crate::message::Envelope;
 
-/// What a content header's frame holds beside properties and headers, in bytes: the frame's own eight, class, weight, body size.
+/// What a content header's frame holds beside properties and headers, in bytes: the frame's own
+/// eight, class, weight, body size.
 const CONTENT_HEADER_BYTES: usize = 8 + 2 + 2 + 8;
 
 /// What a message must keep to, so that it does not cost the channel and its neighbours with it.

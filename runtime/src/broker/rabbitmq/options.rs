@@ -8,10 +8,12 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 /// What the driver does about exchanges, queues and bindings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provision {
-    /// Declares them: what is missing is made, what differs is an error, nothing is deleted. Needs the right to configure.
+    /// Declares them: what is missing is made, what differs is an error, nothing is deleted. Needs
+    /// the right to configure.
     #[default]
     Declare,
-    /// Only looks whether exchanges and queues exist. Arguments and bindings cannot be seen over AMQP and are taken on trust.
+    /// Only looks whether exchanges and queues exist. Arguments and bindings cannot be seen over
+    /// AMQP and are taken on trust.
     Verify,
     /// Takes all on trust: others provide it.
     LeaveAlone,
@@ -19,7 +21,8 @@ pub enum Provision {
 
 /// How RabbitMQ is reached and used.
 ///
-/// Setters never fail; [`RabbitMqOptions::check`] reports everything that is wrong at once. `Debug` never shows the password.
+/// Setters never fail; [`RabbitMqOptions::check`] reports everything that is wrong at once. `Debug`
+/// never shows the password.
 ///
 /// ```
 /// use posta::broker::rabbitmq::RabbitMqOptions;
@@ -63,7 +66,8 @@ impl RabbitMqOptions {
     pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(10);
     /// Shortest interval of heartbeats: AMQP counts whole seconds, and 0 would switch them off.
     pub const HEARTBEAT_MIN: Duration = Duration::from_secs(1);
-    /// Longest interval of heartbeats: a dead connection should not stay unnoticed for longer than twice this.
+    /// Longest interval of heartbeats: a dead connection should not stay unnoticed for longer than
+    /// twice this.
     pub const HEARTBEAT_MAX: Duration = Duration::from_secs(300);
     /// How long a connection may take to be made: 10 seconds.
     pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -73,25 +77,30 @@ impl RabbitMqOptions {
     pub const PUBLISH_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
     /// Most unacknowledged deliveries of one partition: 256.
     pub const PREFETCH_DEFAULT: u16 = 256;
-    /// Deliveries after which a quorum queue sets a message aside: 20, as RabbitMQ 4 has it by default.
+    /// Deliveries after which a quorum queue sets a message aside: 20, as RabbitMQ 4 has it by
+    /// default.
     pub const DELIVERY_LIMIT_DEFAULT: u32 = 20;
-    /// Largest message that is offered to the broker, properties included: 16 MiB, RabbitMQ 4's own default.
+    /// Largest message that is offered to the broker, properties included: 16 MiB, RabbitMQ 4's own
+    /// default.
     pub const MESSAGE_BYTES_DEFAULT: usize = crate::message::limits::PAYLOAD_BYTES_MAX;
     /// Largest message that RabbitMQ can be configured to take: 512 MiB.
     pub const MESSAGE_BYTES_MAX: usize = 512 * 1024 * 1024;
     /// Smallest frame that AMQP allows, in bytes.
     pub const FRAME_BYTES_MIN: u32 = 4096;
-    /// Largest frame that is asked for: 128 KiB, RabbitMQ's own default. The broker may insist on less.
+    /// Largest frame that is asked for: 128 KiB, RabbitMQ's own default. The broker may insist on
+    /// less.
     pub const FRAME_BYTES_DEFAULT: u32 = 128 * 1024;
 
     /// Options with a URL's values and defaults for the rest.
     ///
-    /// `amqp://user:password@host:port/vhost`, or `amqps` for TLS. User, password, host, port and virtual host have AMQP's usual
-    /// defaults (`guest`, `guest`, `localhost`, 5672 or 5671, `/`). The query may hold `heartbeat` (seconds), `connection_timeout`
-    /// (milliseconds), `cacertfile` (a path) and `frame_max` (bytes), named as RabbitMQ's own clients name them.
+    /// `amqp://user:password@host:port/vhost`, or `amqps` for TLS. User, password, host, port and
+    /// virtual host have AMQP's usual defaults (`guest`, `guest`, `localhost`, 5672 or 5671, `/`).
+    /// The query may hold `heartbeat` (seconds), `connection_timeout` (milliseconds), `cacertfile`
+    /// (a path) and `frame_max` (bytes), named as RabbitMQ's own clients name them.
     ///
     /// # Errors
-    /// When it is no such URL or holds an unknown parameter; the error never shows user or password.
+    /// When it is no such URL or holds an unknown parameter; the error never shows user or
+    /// password.
     pub fn from_url(url: &str) -> Result<Self, BrokerError> {
         url::parse(url)
     }
@@ -119,7 +128,8 @@ impl RabbitMqOptions {
         }
     }
 
-    /// Adds another node of the same cluster. Each new connection tries the nodes in turn, beginning with a random one.
+    /// Adds another node of the same cluster. Each new connection tries the nodes in turn,
+    /// beginning with a random one.
     #[must_use]
     pub fn node(mut self, host: impl Into<String>, port: u16) -> Self {
         self.nodes.push((host.into(), port));
@@ -133,7 +143,8 @@ impl RabbitMqOptions {
         self
     }
 
-    /// The name that the broker shows for the connections, followed by what each is for; `posta` by default.
+    /// The name that the broker shows for the connections, followed by what each is for; `posta` by
+    /// default.
     #[must_use]
     pub fn connection_name(mut self, name: impl Into<String>) -> Self {
         self.connection_name = name.into();
@@ -147,7 +158,8 @@ impl RabbitMqOptions {
         self
     }
 
-    /// The topic exchange that everything is published to; [`Self::EXCHANGE_DEFAULT`]. Services that talk to each other name the same.
+    /// The topic exchange that everything is published to; [`Self::EXCHANGE_DEFAULT`]. Services
+    /// that talk to each other name the same.
     #[must_use]
     pub fn exchange(mut self, name: impl Into<String>) -> Self {
         self.exchange = name.into();
@@ -161,8 +173,9 @@ impl RabbitMqOptions {
         self
     }
 
-    /// Interval of heartbeats, in whole seconds. A connection on which nothing arrives counts as lost after 2 to 2.5 intervals.
-    /// From [`Self::HEARTBEAT_MIN`] to [`Self::HEARTBEAT_MAX`]; the broker may insist on less.
+    /// Interval of heartbeats, in whole seconds. A connection on which nothing arrives counts as
+    /// lost after 2 to 2.5 intervals. From [`Self::HEARTBEAT_MIN`] to [`Self::HEARTBEAT_MAX`]; the
+    /// broker may insist on less.
     #[must_use]
     pub fn heartbeat(mut self, interval: Duration) -> Self {
         self.heartbeat = interval;
@@ -176,7 +189,8 @@ impl RabbitMqOptions {
         self
     }
 
-    /// How long the broker may take to answer a declaration, a subscription or a close, and the network to take an acknowledgement.
+    /// How long the broker may take to answer a declaration, a subscription or a close, and the
+    /// network to take an acknowledgement.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
@@ -190,24 +204,25 @@ impl RabbitMqOptions {
         self
     }
 
-    /// Most deliveries of one partition that are unacknowledged at a time; they are held in memory. 0 means *no limit* to RabbitMQ and is
-    /// refused.
+    /// Most deliveries of one partition that are unacknowledged at a time; they are held in memory.
+    /// 0 means *no limit* to RabbitMQ and is refused.
     #[must_use]
     pub fn prefetch(mut self, count: u16) -> Self {
         self.prefetch = count;
         self
     }
 
-    /// Deliveries without acknowledgement after which the broker moves a message to the consumer's dead queue. It is an argument of
-    /// the queues: those that exist already must have been declared with the same value.
+    /// Deliveries without acknowledgement after which the broker moves a message to the consumer's
+    /// dead queue. It is an argument of the queues: those that exist already must have been
+    /// declared with the same value.
     #[must_use]
     pub fn delivery_limit(mut self, count: u32) -> Self {
         self.delivery_limit = count;
         self
     }
 
-    /// Largest message that is offered to the broker, in bytes, properties included; a larger one is refused alone. A smaller limit of
-    /// the broker's own is learned from its first refusal.
+    /// Largest message that is offered to the broker, in bytes, properties included; a larger one
+    /// is refused alone. A smaller limit of the broker's own is learned from its first refusal.
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: usize) -> Self {
         self.message_bytes_max = bytes;
@@ -247,7 +262,8 @@ impl RabbitMqOptions {
         self.nodes[first..].iter().chain(&self.nodes[..first])
     }
 
-    /// Everything that is wrong with the options, each as one sentence with value, limit and reason.
+    /// Everything that is wrong with the options, each as one sentence with value, limit and
+    /// reason.
     #[must_use]
     pub fn mistakes(&self) -> Vec<String> {
         mistakes::find(self)

@@ -16,7 +16,8 @@ const PERSISTENT: u8 = 2;
 /// Longest AMQP short string, in bytes.
 const SHORT_STRING_BYTES_MAX: usize = 255;
 
-/// Headers that RabbitMQ acts on: further routing keys. A message that brought them along would go elsewhere, or cost the channel.
+/// Headers that RabbitMQ acts on: further routing keys. A message that brought them along would go
+/// elsewhere, or cost the channel.
 const ROUTING: [&str; 2] = ["CC", "BCC"];
 
 /// Headers that RabbitMQ writes. What it wrote about one delivery is no part of the message.
@@ -83,8 +84,9 @@ pub(super) fn encode(envelope: &Envelope, app_id: Option<&str>) -> Result<Encode
     })
 }
 
-/// A delivery's parts as they came, with nothing believed yet. Whatever a foreign publisher left out is absent; what has another
-/// type is turned into text; text that is not UTF-8 or holds a NUL is mended where it breaks. The payload is not touched.
+/// A delivery's parts as they came, with nothing believed yet. Whatever a foreign publisher left
+/// out is absent; what has another type is turned into text; text that is not UTF-8 or holds a NUL
+/// is mended where it breaks. The payload is not touched.
 pub(super) fn decode(properties: &BasicProperties, payload: Vec<u8>) -> RawMessage {
     let text =
         |property: &Option<ShortString>| property.as_ref().map(|it| field::clean(it.as_str()));
@@ -121,8 +123,8 @@ pub(super) fn decode(properties: &BasicProperties, payload: Vec<u8>) -> RawMessa
     raw
 }
 
-/// How often a quorum queue delivered the message before, as far as it says: nothing on the first delivery. Newer brokers count apart what
-/// was only handed out and given back; either counts here.
+/// How often a quorum queue delivered the message before, as far as it says: nothing on the first
+/// delivery. Newer brokers count apart what was only handed out and given back; either counts here.
 pub(super) fn delivery_count(properties: &BasicProperties) -> i64 {
     let headers = properties.headers().as_ref();
     let count = |name: &str| {

@@ -21,9 +21,11 @@ use super::{Shared, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, PublishOutcome, Publisher};
 use crate::store::{Database, OutboxRow};
 
-/// Payload bytes of one wave that are in flight at a time: lapin keeps a copy of each until it is written. One message may have more.
+/// Payload bytes of one wave that are in flight at a time: lapin keeps a copy of each until it is
+/// written. One message may have more.
 const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long after a channel's first error the others are waited for, to report the one that tells most.
+/// How long after a channel's first error the others are waited for, to report the one that tells
+/// most.
 const POST_MORTEM: Duration = Duration::from_secs(1);
 
 /// Publishes waves over a channel of its own, in confirm mode.
@@ -31,7 +33,8 @@ pub struct RabbitMqPublisher {
     shared: Arc<Shared>,
     channel: Channel,
     frame_bytes_max: usize,
-    /// A wave failed or was cancelled: what is still under way on the channel could not be told from the next wave.
+    /// A wave failed or was cancelled: what is still under way on the channel could not be told
+    /// from the next wave.
     spent: bool,
 }
 
@@ -72,9 +75,10 @@ impl RabbitMqPublisher {
     /// Not safe: after a cancelled call the publisher only fails.
     ///
     /// # Errors
-    /// `Blocked` at once when the broker blocks the connection, before or within the wave; `Timeout` when not every confirm arrives in
-    /// time; `Closed` with the broker's text when it closes the channel; `Unavailable` when the connection is lost. The
-    /// publisher only fails from then on.
+    /// `Blocked` at once when the broker blocks the connection, before or within the wave;
+    /// `Timeout` when not every confirm arrives in time; `Closed` with the broker's text when it
+    /// closes the channel; `Unavailable` when the connection is lost. The publisher only fails from
+    /// then on.
     pub async fn publish_wave(
         &mut self,
         wave: &[OutboxRow],
@@ -175,7 +179,8 @@ impl RabbitMqPublisher {
         }
     }
 
-    /// The error that tells most among all that the end of a channel leaves behind, and what is to be learned from it.
+    /// The error that tells most among all that the end of a channel leaves behind, and what is to
+    /// be learned from it.
     async fn post_mortem(&self, first: lapin::Error, mut in_flight: InFlight<'_>) -> BrokerError {
         let end = Instant::now() + POST_MORTEM;
         let mut tells_most = first;

@@ -6,10 +6,12 @@ use super::classify::Purpose;
 use super::{Shared, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue};
 
-/// How a queue is, by the broker's own count: what a process that believes to be consuming can be held against.
+/// How a queue is, by the broker's own count: what a process that believes to be consuming can be
+/// held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueState {
-    /// Messages that wait to be delivered; those that are delivered and unacknowledged are not counted.
+    /// Messages that wait to be delivered; those that are delivered and unacknowledged are not
+    /// counted.
     pub ready: u32,
     /// Subscriptions, the active one and those in line.
     pub consumers: u32,

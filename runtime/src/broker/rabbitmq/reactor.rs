@@ -7,11 +7,13 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// The driver's own thread and runtime, on which the tasks of all its connections live: sockets, heartbeats, closing.
+/// The driver's own thread and runtime, on which the tasks of all its connections live: sockets,
+/// heartbeats, closing.
 ///
-/// Actors run on arbiters, single-threaded runtimes that come and go and that a handler can keep busy for long. A connection whose tasks
-/// lived there would die with one arbiter and miss heartbeats while another's actor works. The thread ends when the last clone of
-/// the reactor is gone, and each task that it was given holds one.
+/// Actors run on arbiters, single-threaded runtimes that come and go and that a handler can keep
+/// busy for long. A connection whose tasks lived there would die with one arbiter and miss
+/// heartbeats while another's actor works. The thread ends when the last clone of the reactor is
+/// gone, and each task that it was given holds one.
 #[derive(Clone)]
 pub(super) struct Reactor {
     handle: Handle,
@@ -31,7 +33,8 @@ impl Reactor {
                     // Nothing is ever sent: the channel ends when its last sender is dropped.
                     let _: Option<Infallible> = all_gone.recv().await;
                 });
-                // Lapin's threads may still wait for a task of theirs; the runtime must not wait for them in turn.
+                // Lapin's threads may still wait for a task of theirs; the runtime must not wait
+                // for them in turn.
                 runtime.shutdown_background();
             })?;
         Ok(Self { handle, alive })

@@ -4,17 +4,19 @@ use lapin::Confirmation;
 
 /// What the broker gave back of one wave, by message id.
 ///
-/// Over one channel lapin can hang a return on another message's confirm when several are in flight: the one that it names as returned was
-/// routed, and the returned one looks acknowledged. The id that the return itself carries is never wrong. So returns are collected
-/// from all confirms of a wave first, and matched by id only when the last confirm is in: the broker sends a message's
-/// return before its confirm.
+/// Over one channel lapin can hang a return on another message's confirm when several are in
+/// flight: the one that it names as returned was routed, and the returned one looks acknowledged.
+/// The id that the return itself carries is never wrong. So returns are collected from all confirms
+/// of a wave first, and matched by id only when the last confirm is in: the broker sends a
+/// message's return before its confirm.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
     by_id: HashMap<String, String>,
 }
 
 impl Returns {
-    /// Notes the return that a confirm carries, whosever it is; tells whether the confirm itself was positive.
+    /// Notes the return that a confirm carries, whosever it is; tells whether the confirm itself
+    /// was positive.
     pub(super) fn note(&mut self, confirmation: Confirmation) -> bool {
         let positive = confirmation.is_ack();
         if let Some(returned) = confirmation.take_message() {

@@ -8,10 +8,12 @@ use super::connection::Connection;
 use super::reactor::Reactor;
 use crate::broker::{BrokerError, BrokerErrorKind};
 
-/// The place of one connection, publishing's or consuming's: made on demand, and made anew by whoever asks after it was lost.
+/// The place of one connection, publishing's or consuming's: made on demand, and made anew by
+/// whoever asks after it was lost.
 ///
-/// Many ask at once after a loss, one for each partition. The first makes the connection while the others wait; if it fails, all who
-/// had asked by then share its failure instead of trying one after the other.
+/// Many ask at once after a loss, one for each partition. The first makes the connection while the
+/// others wait; if it fails, all who had asked by then share its failure instead of trying one
+/// after the other.
 pub(super) struct ConnectionSlot {
     use_: &'static str,
     state: Mutex<State>,

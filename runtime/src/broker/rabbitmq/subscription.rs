@@ -14,7 +14,8 @@ use crate::store::Database;
 
 /// The deliveries of one partition's queue, over a channel of its own.
 ///
-/// Dropped without [`Subscription::close`], it closes in the background, in the same order: never a cancelled consumer first.
+/// Dropped without [`Subscription::close`], it closes in the background, in the same order: never a
+/// cancelled consumer first.
 pub struct RabbitMqSubscription {
     queue: String,
     /// There until the subscription fails or is closed.
@@ -40,11 +41,12 @@ impl RabbitMqSubscription {
     /// Waits for deliveries; see [`Subscription::receive`], whose contract it keeps.
     ///
     /// # Cancel safety
-    /// Safe: it waits for the first delivery only, and takes that and the rest without waiting in between.
+    /// Safe: it waits for the first delivery only, and takes that and the rest without waiting in
+    /// between.
     ///
     /// # Errors
-    /// `Closed` with the broker's text when it closed the channel or cancelled the consumer, `Unavailable` when the connection is lost.
-    /// The subscription has then ended.
+    /// `Closed` with the broker's text when it closed the channel or cancelled the consumer,
+    /// `Unavailable` when the connection is lost. The subscription has then ended.
     pub async fn receive_up_to(&mut self, limit: usize) -> Result<Vec<Delivery>, BrokerError> {
         let operation = format!("receive from the queue {:?}", self.queue);
         let Some(intake) = &mut self.intake else {
@@ -67,7 +69,8 @@ impl RabbitMqSubscription {
 
     /// Acknowledges; see [`Subscription::acknowledge`], whose contract it keeps.
     ///
-    /// The broker does not answer an acknowledgement: success means that it was handed to the network on a channel that was open.
+    /// The broker does not answer an acknowledgement: success means that it was handed to the
+    /// network on a channel that was open.
     ///
     /// # Cancel safety
     /// Safe: acknowledgements are queued in order before it first waits.
@@ -94,7 +97,8 @@ impl RabbitMqSubscription {
         channel.ensure_open(operation)
     }
 
-    /// Ends the subscription; see [`Subscription::close`], whose contract it keeps. Bounded by the configured time for answers.
+    /// Ends the subscription; see [`Subscription::close`], whose contract it keeps. Bounded by the
+    /// configured time for answers.
     pub async fn end(mut self) {
         if let Some(closing) = self.intake.take().and_then(Intake::close) {
             // The task fails only when the reactor ends, and every channel with it.
@@ -116,8 +120,9 @@ fn ended(operation: String) -> BrokerError {
     BrokerError::new(operation, BrokerErrorKind::Closed).with_source("the subscription has ended")
 }
 
-/// The fewest acknowledgements for these tags: all that stand before any other outstanding one go together, the others alone. Tags that are
-/// not outstanding are left out: the broker closes the channel over one that it does not know.
+/// The fewest acknowledgements for these tags: all that stand before any other outstanding one go
+/// together, the others alone. Tags that are not outstanding are left out: the broker closes the
+/// channel over one that it does not know.
 fn plan(outstanding: &mut BTreeSet<u64>, tags: &[DeliveryTag]) -> Vec<(u64, bool)> {
     let mut wanted: BTreeSet<u64> = tags
         .iter()

@@ -7,8 +7,8 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-/// Makes TLS connections that trust the system's authorities and those of a file; by rustls with ring, whatever the process's
-/// default provider is.
+/// Makes TLS connections that trust the system's authorities and those of a file; by rustls with
+/// ring, whatever the process's default provider is.
 ///
 /// The file is read at each new connection, so that a renewed authority needs no restart.
 pub(super) fn connector(ca_file: Option<&Path>) -> io::Result<RustlsConnector> {

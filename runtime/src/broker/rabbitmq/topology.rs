@@ -61,7 +61,8 @@ pub(super) async fn provide(shared: &Arc<Shared>, topology: &Topology) -> Result
     )
     .await?;
 
-    // The broker closes the channel over a queue that differs and ignores what was sent after it; the other queues get another channel.
+    // The broker closes the channel over a queue that differs and ignores what was sent after it;
+    // the other queues get another channel.
     let (mut channel, mut next, mut refusals) = (channel, 0, Vec::new());
     while next < plans.len() {
         let (done, refusal) = queues(&channel, options.provision, &plans[next..]).await?;
@@ -141,8 +142,8 @@ async fn exchange(
         .await
 }
 
-/// Provides queues over one channel, all in flight at once. Returns how many are through, and why the next one is not if the broker
-/// refused it.
+/// Provides queues over one channel, all in flight at once. Returns how many are through, and why
+/// the next one is not if the broker refused it.
 async fn queues(
     channel: &Channel,
     provision: Provision,
@@ -180,7 +181,8 @@ async fn queues(
         }
     }
     loop {
-        // Each answer has the whole time again: it is the broker's silence that is bounded, not the number of queues.
+        // Each answer has the whole time again: it is the broker's silence that is bounded, not the
+        // number of queues.
         let step = channel
             .ask("provide the queues", Purpose::Provide, steps.next().map(Ok))
             .await?;
@@ -246,8 +248,9 @@ fn partition_arguments(options: &RabbitMqOptions, consumer: &str) -> FieldTable 
         text(&dead_exchange_name(options)),
     );
     arguments.insert("x-dead-letter-routing-key".into(), text(consumer));
-    // The queue keeps a message that it gives up on until the dead queue has confirmed it; the strategy asks for this overflow
-    // behaviour, which does nothing in a queue without a length limit.
+    // The queue keeps a message that it gives up on until the dead queue has confirmed it; the
+    // strategy asks for this overflow behaviour, which does nothing in a queue without a length
+    // limit.
     arguments.insert("x-dead-letter-strategy".into(), text("at-least-once"));
     arguments.insert("x-overflow".into(), text("reject-publish"));
     arguments

@@ -8,7 +8,8 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 const PORT: u16 = 5672;
 const PORT_TLS: u16 = 5671;
 
-/// Reads a URL as RabbitMQ's own clients do. The reasons of its errors quote neither user nor password.
+/// Reads a URL as RabbitMQ's own clients do. The reasons of its errors quote neither user nor
+/// password.
 pub(super) fn parse(text: &str) -> Result<RabbitMqOptions, BrokerError> {
     options(text).map_err(|reason| {
         BrokerError::new("use the broker URL", BrokerErrorKind::Configuration).with_source(reason)
@@ -37,7 +38,8 @@ fn options(text: &str) -> Result<RabbitMqOptions, String> {
     if let Some(password) = url.password() {
         options.password = decoded("password", password)?;
     }
-    // A path of "/" is the virtual host with the empty name to the letter of the specification; nobody means that one.
+    // A path of "/" is the virtual host with the empty name to the letter of the specification;
+    // nobody means that one.
     if let Some(vhost) = url
         .path()
         .strip_prefix('/')

@@ -8,9 +8,10 @@ use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Messages of errors that diesel hands on without their SQLSTATE. Each is the start of PostgreSQL's primary message text, or a
-/// part of it between two names. A server that speaks another language than English (`lc_messages`) is not understood: its errors of
-/// these kinds count as refusals.
+/// Messages of errors that diesel hands on without their SQLSTATE. Each is the start of
+/// PostgreSQL's primary message text, or a part of it between two names. A server that speaks
+/// another language than English (`lc_messages`) is not understood: its errors of these kinds count
+/// as refusals.
 const MESSAGES: &[(&str, StoreErrorKind)] = {
     use StoreErrorKind::{Contention, Unavailable};
     &[
@@ -18,7 +19,8 @@ const MESSAGES: &[(&str, StoreErrorKind)] = {
         ("deadlock detected", Contention),
         ("canceling statement due to lock timeout", Contention),
         ("could not obtain lock on", Contention),
-        // 0A000: a migration changed a table under a prepared statement; the connection is replaced and the same will do.
+        // 0A000: a migration changed a table under a prepared statement; the connection is replaced
+        // and the same will do.
         ("cached plan must not change result type", Contention),
         // 57014 by somebody's hand
         ("canceling statement due to user request", Contention),
@@ -68,7 +70,8 @@ pub(super) fn classify(error: &Error) -> StoreErrorKind {
             DatabaseErrorKind::SerializationFailure => StoreErrorKind::Contention,
             // A primary that has become a standby.
             DatabaseErrorKind::ReadOnlyTransaction => StoreErrorKind::Unavailable,
-            // Broken or closed; also what diesel-async makes of every error that did not come from the server.
+            // Broken or closed; also what diesel-async makes of every error that did not come from
+            // the server.
             DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection => {
                 StoreErrorKind::Unavailable
             }
@@ -78,19 +81,21 @@ pub(super) fn classify(error: &Error) -> StoreErrorKind {
             | DatabaseErrorKind::NotNullViolation
             | DatabaseErrorKind::CheckViolation
             | DatabaseErrorKind::ExclusionViolation => StoreErrorKind::Rejected,
-            // All other SQLSTATEs. What is not in the list is a statement that the server refuses and would refuse again.
+            // All other SQLSTATEs. What is not in the list is a statement that the server refuses
+            // and would refuse again.
             _ => MESSAGES
                 .iter()
                 .find(|(message, _)| information.message().contains(message))
                 .map_or(StoreErrorKind::Rejected, |(_, kind)| *kind),
         },
-        // The connection's transaction state is unknown: it is thrown away, and another one will do.
+        // The connection's transaction state is unknown: it is thrown away, and another one will
+        // do.
         Error::BrokenTransactionManager => StoreErrorKind::Unavailable,
         Error::RollbackErrorOnCommit { commit_error, .. } => classify(commit_error),
         // A row that is not as the statement says it must be.
         Error::DeserializationError(_) | Error::NotFound => StoreErrorKind::Corrupt,
-        // The rest are refusals on this side (a value that has no SQL form, a transaction within a transaction) or variants
-        // that this diesel does not make for PostgreSQL.
+        // The rest are refusals on this side (a value that has no SQL form, a transaction within a
+        // transaction) or variants that this diesel does not make for PostgreSQL.
         _ => StoreErrorKind::Rejected,
     }
 }
@@ -137,8 +142,8 @@ fn unknown_kind(error: &Error) -> Option<&str> {
     }
 }
 
-/// Whether the connection must not be used again, although it is open: its server has become read-only, or its prepared
-/// statements are out of date.
+/// Whether the connection must not be used again, although it is open: its server has become
+/// read-only, or its prepared statements are out of date.
 fn spoils_connection(error: &Error) -> bool {
     matches!(
         error,
@@ -147,7 +152,8 @@ fn spoils_connection(error: &Error) -> bool {
         || unknown_kind(error).is_some_and(|message| message.starts_with("cached plan must not"))
 }
 
-/// The error of one of Posta's own statements; a connection that is spoiled is marked, so that its pool replaces it.
+/// The error of one of Posta's own statements; a connection that is spoiled is marked, so that its
+/// pool replaces it.
 pub(super) fn failed(
     connection: &mut AsyncPgConnection,
     operation: &'static str,

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use crate::message::{Envelope, Malformed, RawMessage};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The eight columns of a message, in the order in which every statement here returns them: id, type, version, key, headers
-/// (as text), content type, payload, time of enqueueing.
+/// The eight columns of a message, in the order in which every statement here returns them: id,
+/// type, version, key, headers (as text), content type, payload, time of enqueueing.
 pub(super) type MessageColumns = (
     SqlUuid,
     Text,
@@ -67,7 +67,8 @@ pub(super) fn trusted(row: MessageRow, operation: &'static str) -> Result<Envelo
         .map_err(|malformed| StoreError::new(operation, StoreErrorKind::Corrupt, malformed.reason))
 }
 
-/// Takes a JSON object's members as texts. One that is no text is an error, and is kept as its JSON for whoever looks into it.
+/// Takes a JSON object's members as texts. One that is no text is an error, and is kept as its JSON
+/// for whoever looks into it.
 fn texts(headers: &str, texts: &mut BTreeMap<String, String>) -> Result<(), String> {
     let members: BTreeMap<String, &RawValue> =
         serde_json::from_str(headers).map_err(|error| format!("headers: {error}"))?;

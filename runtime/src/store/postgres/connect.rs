@@ -22,8 +22,8 @@ pub(super) type Manager = AsyncDieselConnectionManager<AsyncPgConnection>;
 
 /// A manager that connects to a target.
 ///
-/// Connections are taken back unseen: each transaction begins with a statement that finds out whether its connection is alive,
-/// so a second one to ask beforehand would only cost a round trip.
+/// Connections are taken back unseen: each transaction begins with a statement that finds out
+/// whether its connection is alive, so a second one to ask beforehand would only cost a round trip.
 pub(super) fn manager(target: Target) -> Result<Manager, tls::TlsError> {
     let tls = tls::connector(target.mode, &target.roots)?;
     let mut config = ManagerConfig::<AsyncPgConnection>::default();
@@ -49,8 +49,8 @@ type Reached = (
     Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>,
 );
 
-/// Connects, and with `sslmode=prefer` once more in the clear if the server offers encryption but it fails, or if the server wants
-/// none for this user: what libpq does.
+/// Connects, and with `sslmode=prefer` once more in the clear if the server offers encryption but
+/// it fails, or if the server wants none for this user: what libpq does.
 async fn reach(target: &Target, tls: MakeRustlsConnect) -> Result<Reached, tokio_postgres::Error> {
     let failure = match target.config.connect(tls.clone()).await {
         Ok(reached) => return Ok(reached),
@@ -77,8 +77,9 @@ fn concerns_encryption(error: &tokio_postgres::Error) -> bool {
 
 /// Makes a diesel connection, whose construction sets time zone and encoding.
 ///
-/// It does so by prepared statements, outside a transaction, and a pooler in transaction mode may send the two steps of such a
-/// statement to two servers. Within a transaction it cannot; so there is one around them.
+/// It does so by prepared statements, outside a transaction, and a pooler in transaction mode may
+/// send the two steps of such a statement to two servers. Within a transaction it cannot; so there
+/// is one around them.
 async fn prepare(
     client: Client,
     mut connection: Connection<
@@ -117,8 +118,8 @@ async fn drive<S: tokio_postgres::tls::TlsStream + Unpin, Output>(
     }
 }
 
-/// A failure to connect with all its causes, as diesel can carry it: `InvalidConnectionUrl` says that the same will fail again,
-/// `BadConnection` that it may not.
+/// A failure to connect with all its causes, as diesel can carry it: `InvalidConnectionUrl` says
+/// that the same will fail again, `BadConnection` that it may not.
 fn explained(error: tokio_postgres::Error) -> ConnectionError {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -133,8 +134,9 @@ fn explained(error: tokio_postgres::Error) -> ConnectionError {
     }
 }
 
-/// Whether only a change of the URL or of the server's settings can help: a wrong password, user or database; a certificate that is
-/// not trusted; encryption that one side wants and the other does not.
+/// Whether only a change of the URL or of the server's settings can help: a wrong password, user or
+/// database; a certificate that is not trusted; encryption that one side wants and the other does
+/// not.
 fn is_lasting(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
         return [

@@ -8,9 +8,10 @@ use super::{PostgresStore, enqueue, migration};
 use crate::message::Envelope;
 use crate::store::{Database, StoreError, StoreErrorKind, Tables};
 
-/// To COMMIT after a statement has failed, PostgreSQL answers that all is well, and rolls back. If the application has swallowed the
-/// error, its message would then be acknowledged without effect. Any other statement says that the transaction is over; this
-/// one, which makes what is deferred be checked just before COMMIT would do so, costs least. Both go in one round trip.
+/// To COMMIT after a statement has failed, PostgreSQL answers that all is well, and rolls back. If
+/// the application has swallowed the error, its message would then be acknowledged without effect.
+/// Any other statement says that the transaction is over; this one, which makes what is deferred be
+/// checked just before COMMIT would do so, costs least. Both go in one round trip.
 const COMMIT: &str = "SET CONSTRAINTS ALL IMMEDIATE; COMMIT";
 
 /// PostgreSQL, from version 14: `type Db = posta::Postgres;`.

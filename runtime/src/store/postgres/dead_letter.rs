@@ -106,7 +106,8 @@ fn json(headers: &BTreeMap<String, String>) -> String {
     serde_json::to_string(&headers).expect("a map of texts has a JSON form")
 }
 
-/// A part of a message as PostgreSQL's `text` can hold it: U+FFFD in place of each NUL, which a foreign publisher may have sent.
+/// A part of a message as PostgreSQL's `text` can hold it: U+FFFD in place of each NUL, which a
+/// foreign publisher may have sent.
 fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         text.replace('\0', "\u{fffd}").into()

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Longest duration that is sent to the database: a hundred years, so that no sum with a point in time overflows there.
+/// Longest duration that is sent to the database: a hundred years, so that no sum with a point in
+/// time overflows there.
 const MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A duration as statements take it, in microseconds.

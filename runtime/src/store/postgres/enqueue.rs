@@ -7,8 +7,8 @@ use crate::store::Tables;
 
 pub(crate) const OPERATION: &str = "write into the outbox";
 
-/// One insert for any number of messages. The numbers of the outbox are drawn after the sort, so they rise in the order given.
-/// `enqueued_at` is the column's own default: the database's clock.
+/// One insert for any number of messages. The numbers of the outbox are drawn after the sort, so
+/// they rise in the order given. `enqueued_at` is the column's own default: the database's clock.
 const INSERT: &str = "
 INSERT INTO {posta}outbox
     (message_id, message_type, version, ordering_key, headers, content_type, payload)

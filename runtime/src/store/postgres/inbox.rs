@@ -12,15 +12,17 @@ use crate::message::{MessageId, OrderingKey, Slot};
 use crate::store::{Admission, Fence, InboxStore, Resource, StoreError, StoreErrorKind};
 
 statements!(InboxTexts {
-    // The ids come sorted, so two batches wait for each other in one direction only. An id that a transaction still open has
-    // inserted is waited for: after its commit it is a duplicate, after its rollback it is inserted here.
+    // The ids come sorted, so two batches wait for each other in one direction only. An id that a
+    // transaction still open has inserted is waited for: after its commit it is a duplicate, after
+    // its rollback it is inserted here.
     insert = "
 INSERT INTO {posta}inbox (consumer, message_id)
 SELECT $1, id FROM unnest($2::uuid[]) AS id
 ON CONFLICT DO NOTHING
 RETURNING message_id";
 
-    // A statement of its own, after the insert: under READ COMMITTED it sees what was committed while the insert waited.
+    // A statement of its own, after the insert: under READ COMMITTED it sees what was committed
+    // while the insert waited.
     fence_and_held = "
 SELECT EXISTS (
            SELECT FROM {posta}lease

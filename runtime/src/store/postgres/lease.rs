@@ -9,16 +9,17 @@ use super::duration::micros;
 use super::statement::{Statement, statements};
 use crate::store::{Grant, LeaseStore, MemberId, Resource, StoreError, StoreErrorKind};
 
-// All times are the instant at which the server got the statement: later than the moment from which the owner counts its
-// lease's time, so an owner always stops before the database could give the lease away.
+// All times are the instant at which the server got the statement: later than the moment from which
+// the owner counts its lease's time, so an owner always stops before the database could give the
+// lease away.
 statements!(LeaseTexts {
     join = "
 INSERT INTO {posta}member (resource, member, expires_at)
 VALUES ($1, $2, statement_timestamp() + $3 * interval '1 microsecond')
 ON CONFLICT (resource, member) DO UPDATE SET expires_at = excluded.expires_at";
 
-    // Rows that another member forgets at the same time are skipped: two members that take each other for dead must not wait for
-    // each other's rows.
+    // Rows that another member forgets at the same time are skipped: two members that take each
+    // other for dead must not wait for each other's rows.
     forget = "
 DELETE FROM {posta}member WHERE (resource, member) IN (
     SELECT resource, member FROM {posta}member
@@ -43,7 +44,8 @@ SET expires_at = statement_timestamp() + $3 * interval '1 microsecond'
 WHERE resource = $1 AND owner = $2 AND expires_at > statement_timestamp()
 RETURNING number, epoch";
 
-    // SKIP LOCKED: what another member is just taking is not waited for. The lock re-reads the row, so none is taken twice.
+    // SKIP LOCKED: what another member is just taking is not waited for. The lock re-reads the row,
+    // so none is taken twice.
     acquire = "
 WITH free AS (
     SELECT number FROM {posta}lease

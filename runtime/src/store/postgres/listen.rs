@@ -11,9 +11,10 @@ use crate::store::{StoreError, Tables};
 
 /// The wake-ups of other processes, on the channel `<schema>_wake`.
 ///
-/// A notification is empty, outside any transaction of the application, and allowed to get lost: payloads have a size limit,
-/// commits that notify wait for each other, and a listener can be away. It listens on a connection of its own beside the pool, since
-/// a pooled one belongs to whoever comes next.
+/// A notification is empty, outside any transaction of the application, and allowed to get lost:
+/// payloads have a size limit, commits that notify wait for each other, and a listener can be away.
+/// It listens on a connection of its own beside the pool, since a pooled one belongs to whoever
+/// comes next.
 pub(super) struct Listener {
     listen: String,
     notify: String,
@@ -38,9 +39,11 @@ impl Listener {
         result.map_err(|error| failed(connection, "notify other processes", error))
     }
 
-    /// Waits for a wake-up. Returns at once when it had to listen anew: something may have been said meanwhile.
+    /// Waits for a wake-up. Returns at once when it had to listen anew: something may have been
+    /// said meanwhile.
     ///
-    /// Whoever is cancelled while waiting leaves the connection, and what arrives on it, to the next caller.
+    /// Whoever is cancelled while waiting leaves the connection, and what arrives on it, to the
+    /// next caller.
     pub(super) async fn notified(&self, pool: &Pool<Manager>) -> Result<(), StoreError> {
         let mut slot = self.connection.lock().await;
         if let Some(connection) = slot.as_mut() {

@@ -24,7 +24,8 @@ const MIGRATIONS: &[Migration] = &[Migration {
 
 const CREATE_SCHEMA: &str = r#"CREATE SCHEMA IF NOT EXISTS "{name}";"#;
 
-/// Which versions have been run. Posta's own record: the application's diesel migrations have theirs.
+/// Which versions have been run. Posta's own record: the application's diesel migrations have
+/// theirs.
 const CREATE_RECORD: &str = "\
 CREATE TABLE IF NOT EXISTS {posta}migration (
     version    integer NOT NULL,
@@ -36,8 +37,8 @@ CREATE TABLE IF NOT EXISTS {posta}migration (
 );";
 
 statements!(MigrationTexts {
-    // One at a time for each schema; the lock ends with the transaction, as a pooler in transaction mode needs it. Whoever had
-    // to wait then reads what the other has recorded.
+    // One at a time for each schema; the lock ends with the transaction, as a pooler in transaction
+    // mode needs it. Whoever had to wait then reads what the other has recorded.
     lock = "
 SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended('posta migration of {name}', 0))) AS taken";
 
@@ -100,7 +101,8 @@ impl PostgresStore {
             .returning::<(Integer,)>()
             .row::<(i32,)>(connection, MIGRATE)
             .await?;
-        // Not left to IF NOT EXISTS: that asks for the right to create schemas even where there is nothing to create.
+        // Not left to IF NOT EXISTS: that asks for the right to create schemas even where there is
+        // nothing to create.
         let (exists,): (bool,) = Statement::new(&texts.schema_exists)
             .returning::<(Bool,)>()
             .row(connection, MIGRATE)
@@ -126,7 +128,8 @@ impl PostgresStore {
         Ok(applied)
     }
 
-    /// The migrations that are not on record. Versions on record that this code does not know are a newer process's.
+    /// The migrations that are not on record. Versions on record that this code does not know are a
+    /// newer process's.
     async fn missing(
         &self,
         connection: &mut AsyncPgConnection,

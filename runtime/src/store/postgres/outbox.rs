@@ -14,7 +14,8 @@ use crate::store::{
     Backlog, FailedRow, Fence, OutboxRow, OutboxStore, Resource, RowId, StoreError, StoreErrorKind,
 };
 
-/// The first rows of a lane, with their ranks in it, that can be dispatched now. See [`OutboxTexts`].
+/// The first rows of a lane, with their ranks in it, that can be dispatched now. See
+/// [`OutboxTexts`].
 macro_rules! first_rows {
     ($lane:literal, $after:literal, $limit:literal) => {
         concat!(
@@ -40,25 +41,30 @@ macro_rules! first_rows {
 }
 
 statements!(OutboxTexts {
-    // In rounds, so that lanes share the limit and none starves. First, each lane gives its first rows, up to an equal share; if
-    // that leaves room, the lanes that gave their whole share read on, up to twice an equal share of the room; what then is left,
-    // any of them may fill. (Without the second round, many lanes would each read as much as only one of them can give.) Whose
+    // In rounds, so that lanes share the limit and none starves. First, each lane gives its first
+    // rows, up to an equal share; if that leaves room, the lanes that gave their whole share read
+    // on, up to twice an equal share of the room; what then is left, any of them may fill. (Without
+    // the second round, many lanes would each read as much as only one of them can give.) Whose
     // last row is one too many is left to chance (random()), or the same lanes would always lose.
     //
-    // All in one statement, that is on one snapshot: of two commits one after the other, a later round with a snapshot of its own
-    // could see the second's row ahead and miss the first's, with a lower number, behind.
+    // All in one statement, that is on one snapshot: of two commits one after the other, a later
+    // round with a snapshot of its own could see the second's row ahead and miss the first's, with
+    // a lower number, behind.
     //
-    // A lane's rows come from two indexes, since held rows may be many (a broker without a binding gives back every row) and
-    // must not be walked over: `outbox_waiting` has the rows that never failed, `outbox_due` those that did, by the end of their hold. Of
-    // the latter the first failed one of each key is `over`. A row that never failed comes only if each failed row of its key before
-    // it is one of those: so, wherever a limit cuts, no row comes without its predecessors. `outbox_held` finds them, by key.
+    // A lane's rows come from two indexes, since held rows may be many (a broker without a binding
+    // gives back every row) and must not be walked over: `outbox_waiting` has the rows that never
+    // failed, `outbox_due` those that did, by the end of their hold. Of the latter the first failed
+    // one of each key is `over`. A row that never failed comes only if each failed row of its key
+    // before it is one of those: so, wherever a limit cuts, no row comes without its predecessors.
+    // `outbox_held` finds them, by key.
     //
-    // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting` has. OFFSET 0 keeps an EXISTS a lookup
-    // for each row; the other ways are quick only while few rows are on hold. The rows in flight are a hashed subplan (NOT IN).
-    // Payloads are fetched last, for the rows chosen.
+    // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting`
+    // has. OFFSET 0 keeps an EXISTS a lookup for each row; the other ways are quick only while few
+    // rows are on hold. The rows in flight are a hashed subplan (NOT IN). Payloads are fetched
+    // last, for the rows chosen.
     //
-    // statement_timestamp() is one instant for the whole statement, moves on within a transaction, and unlike
-    // clock_timestamp() can be compared with by an index.
+    // statement_timestamp() is one instant for the whole statement, moves on within a transaction,
+    // and unlike clock_timestamp() can be compared with by an index.
     pending = concat!("
 WITH lane AS MATERIALIZED (
     SELECT slot, greatest(1, ceil($3::float8 / count(*) OVER ()))::bigint AS share
@@ -109,9 +115,10 @@ SELECT o.slot, o.position, o.attempts, o.message_id, o.message_type, o.version, 
 FROM chosen JOIN {posta}outbox o USING (position)
 ORDER BY o.position");
 
-    // One statement, so that a row is never in both tables or in none. The lease is read and not locked: a lock would stop its
-    // renewal and its taking over for as long as this transaction lives. A new owner that reads a row just before this commits
-    // publishes it again (N1) and then finds nothing to settle.
+    // One statement, so that a row is never in both tables or in none. The lease is read and not
+    // locked: a lock would stop its renewal and its taking over for as long as this transaction
+    // lives. A new owner that reads a row just before this commits publishes it again (N1) and then
+    // finds nothing to settle.
     mark_dispatched = "
 WITH owned AS (
     SELECT l.number FROM unnest($3::uuid[], $4::smallint[], $5::bigint[]) AS f (owner, number, epoch)
@@ -155,7 +162,8 @@ USING unnest($1::smallint[], $2::bigint[]) AS r (slot, position)
 WHERE o.position = r.position AND o.slot = r.slot AND o.slot IN (SELECT number FROM owned)
 RETURNING o.slot, o.position";
 
-    // Only holds that last: a row whose hold is over is pending like any other (or in flight), and must not wake anybody again.
+    // Only holds that last: a row whose hold is over is pending like any other (or in flight), and
+    // must not wake anybody again.
     next_due = "
 SELECT (extract(epoch FROM min(o.held_until) - statement_timestamp()) * 1000000)::bigint
 FROM unnest($1::smallint[]) AS lane (slot)

@@ -19,7 +19,8 @@ INSERT INTO {posta}subscription (message_type, consumer)
 SELECT t, $1 FROM unnest($2::text[]) AS t ORDER BY t
 ON CONFLICT DO NOTHING";
 
-    // One statement: which rows somebody takes, and their copies. The numbers of the queue are drawn after the sort.
+    // One statement: which rows somebody takes, and their copies. The numbers of the queue are
+    // drawn after the sort.
     route = "
 WITH taken AS MATERIALIZED (
     SELECT r.n, s.consumer, o.*
@@ -34,7 +35,8 @@ WITH taken AS MATERIALIZED (
 )
 SELECT slot, position FROM taken GROUP BY slot, position ORDER BY min(n)";
 
-    // Each slot gives its first positions, by index; the first of all of them are the queue's first.
+    // Each slot gives its first positions, by index; the first of all of them are the queue's
+    // first.
     queued = "
 WITH first AS (
     SELECT q.position

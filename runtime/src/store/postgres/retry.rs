@@ -47,9 +47,10 @@ SELECT r.position, r.attempts, (extract(epoch FROM statement_timestamp() - r.hel
 FROM ready JOIN {posta}retry r USING (position)
 ORDER BY r.position";
 
-    // Successors that have become the first of their key without being told: their head was deleted by hand, or joined and left
-    // while they were not yet committed. They have no time by which to find them; so this walks over the keys that have
-    // successors, one step in the index a key, however many successors it has.
+    // Successors that have become the first of their key without being told: their head was deleted
+    // by hand, or joined and left while they were not yet committed. They have no time by which to
+    // find them; so this walks over the keys that have successors, one step in the index a key,
+    // however many successors it has.
     orphaned = "
 WITH RECURSIVE waiting AS (
     (SELECT slot, ordering_key, position FROM {posta}retry
@@ -98,7 +99,8 @@ WHERE position = $1 AND consumer = $2
       WHERE resource = $3 AND number = $4 AND owner = $5 AND epoch = $6 AND expires_at > statement_timestamp())
 RETURNING slot, ordering_key";
 
-    // A statement of its own, so that it sees a successor that was committed while the deletion waited.
+    // A statement of its own, so that it sees a successor that was committed while the deletion
+    // waited.
     promote = "
 UPDATE {posta}retry SET due_at = statement_timestamp()
 WHERE position = (
@@ -336,7 +338,8 @@ fn ranged<'a>(text: &'a str, consumer: &'a str, slots: &RangeInclusive<u8>) -> S
         .bind::<SmallInt, _>(i16::from(*slots.end()))
 }
 
-/// The name of the consumer's partitions, if the fence is one of them; else one that nothing is leased by.
+/// The name of the consumer's partitions, if the fence is one of them; else one that nothing is
+/// leased by.
 fn resource_of(consumer: &str, fence: &Fence) -> String {
     match &fence.resource {
         Resource::Partitions(of) if of == consumer => fence.resource.name(),

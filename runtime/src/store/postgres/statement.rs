@@ -18,11 +18,12 @@ use crate::store::StoreError;
 /// Of this transaction only: the setting is the application's connection's too.
 const JIT_OFF: &str = "SELECT set_config('jit', 'off', true)";
 
-/// One of Posta's statements: a fixed SQL text, its binds, and the SQL types of the rows that it returns.
+/// One of Posta's statements: a fixed SQL text, its binds, and the SQL types of the rows that it
+/// returns.
 ///
-/// diesel's own `sql_query` is prepared anew at each call, since its text may hold anything. The texts here are made once for
-/// a store and never vary with the number of rows (those are bound as arrays), so each is prepared once for a connection and
-/// found again by its text.
+/// diesel's own `sql_query` is prepared anew at each call, since its text may hold anything. The
+/// texts here are made once for a store and never vary with the number of rows (those are bound as
+/// arrays), so each is prepared once for a connection and found again by its text.
 #[must_use = "a statement does nothing until it is run"]
 pub(crate) struct Statement<'a, Row = Untyped> {
     sql: &'a str,
@@ -91,8 +92,8 @@ impl<'a, Row: 'a> Statement<'a, Row> {
 
     /// Runs a statement that reads the front of large tables; returns its rows.
     ///
-    /// The planner thinks such a statement dearer than it is, and would spend a hundred times its duration on compiling it; so for
-    /// the rest of the transaction it may not.
+    /// The planner thinks such a statement dearer than it is, and would spend a hundred times its
+    /// duration on compiling it; so for the rest of the transaction it may not.
     pub(crate) async fn front_rows<U>(
         self,
         connection: &mut AsyncPgConnection,
@@ -131,7 +132,8 @@ impl<'a, Row: 'a> Statement<'a, Row> {
         rows.into_iter().next().ok_or_else(none)
     }
 
-    /// Sends it without waiting for what was sent before it, when the futures of several are polled together.
+    /// Sends it without waiting for what was sent before it, when the futures of several are polled
+    /// together.
     pub(crate) fn pipelined<'c, U>(
         self,
         mut connection: &'c AsyncPgConnection,
@@ -163,8 +165,8 @@ where
 impl<Row> QueryFragment<Pg> for Statement<'_, Row> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.sql);
-        // diesel writes a placeholder wherever it takes a bind. The text has its own, in any order and more than once; so these
-        // go into a comment.
+        // diesel writes a placeholder wherever it takes a bind. The text has its own, in any order
+        // and more than once; so these go into a comment.
         out.push_sql("\n-- ");
         self.binds
             .iter()
@@ -202,7 +204,8 @@ where
     }
 }
 
-/// Declares a noun's statements: each field becomes the given SQL with the names of one store's tables in it.
+/// Declares a noun's statements: each field becomes the given SQL with the names of one store's
+/// tables in it.
 macro_rules! statements {
     ($name:ident { $($field:ident = $sql:expr;)* }) => {
         #[derive(Debug)]

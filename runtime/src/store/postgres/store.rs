@@ -17,21 +17,21 @@ use super::walk::Walks;
 use super::{Postgres, Texts};
 use crate::store::{Connect, DatabasePool, Session, Store, StoreError, StoreErrorKind, Tables};
 
-/// READ COMMITTED whatever the database's default: Posta's statements wait for each other's rows and then want to see what was
-/// committed meanwhile.
+/// READ COMMITTED whatever the database's default: Posta's statements wait for each other's rows
+/// and then want to see what was committed meanwhile.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// The same, in the same round trip with a look whether the server takes writes; this is how plain SQL raises an error, see
-/// `classify::READ_ONLY`. (READ WRITE is not asked for: it would overrule an administrator who has fenced a former primary by
-/// `default_transaction_read_only`.)
+/// The same, in the same round trip with a look whether the server takes writes; this is how plain
+/// SQL raises an error, see `classify::READ_ONLY`. (READ WRITE is not asked for: it would overrule
+/// an administrator who has fenced a former primary by `default_transaction_read_only`.)
 const BEGIN_CHECKED: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED; \
 SELECT CAST(CASE pg_catalog.current_setting('transaction_read_only') WHEN 'off' THEN 'off' \
 ELSE 'this server is read-only' END AS pg_catalog.bool)";
 
-/// A connection is checked at its first use and at each of this many: the look costs as much as the BEGIN. In between, Posta's own
-/// statements find out by failing, and spoil the connection; what is left are transactions in which the application's statement is
-/// the one that fails.
+/// A connection is checked at its first use and at each of this many: the look costs as much as the
+/// BEGIN. In between, Posta's own statements find out by failing, and spoil the connection; what is
+/// left are transactions in which the application's statement is the one that fails.
 const CHECK_EVERY: usize = 16;
 
 /// Posta's store on PostgreSQL: a pool, and Posta's statements for one schema.
@@ -119,9 +119,11 @@ impl PostgresStore {
         &self.shared.walks
     }
 
-    /// Takes a connection and begins a transaction on it; a pooled connection that turns out to be dead is replaced by the next.
+    /// Takes a connection and begins a transaction on it; a pooled connection that turns out to be
+    /// dead is replaced by the next.
     ///
-    /// Bounded: every pooled connection can be dead once, and the last attempt is made on a new one.
+    /// Bounded: every pooled connection can be dead once, and the last attempt is made on a new
+    /// one.
     async fn begin_alive(&self) -> Result<Session<Postgres>, StoreError> {
         let attempts = self.shared.pool.status().max_size + 1;
         let mut last = None;
@@ -175,7 +177,8 @@ fn kind_of(error: &ConnectionError) -> StoreErrorKind {
             StoreErrorKind::Rejected
         }
         ConnectionError::CouldntSetupConfiguration(error) => classify(error),
-        // BadConnection, and what diesel may add: nothing is known that speaks against another attempt.
+        // BadConnection, and what diesel may add: nothing is known that speaks against another
+        // attempt.
         _ => StoreErrorKind::Unavailable,
     }
 }

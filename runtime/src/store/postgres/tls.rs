@@ -38,7 +38,8 @@ pub(super) enum TlsError {
 
 /// The encryption that a URL asks for.
 ///
-/// The cryptography is ring's, named here: the process's default provider is the application's business.
+/// The cryptography is ring's, named here: the process's default provider is the application's
+/// business.
 pub(super) fn connector(mode: Mode, roots: &Roots) -> Result<MakeRustlsConnect, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match mode {
@@ -67,7 +68,8 @@ fn trusted(roots: &Roots) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     match roots {
         Roots::System => {
-            // Single certificates that this machine cannot give, or rustls cannot read, are not worth a failure: the rest is tried.
+            // Single certificates that this machine cannot give, or rustls cannot read, are not
+            // worth a failure: the rest is tried.
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if store.is_empty() {
                 return Err(TlsError::NoSystemRoots);

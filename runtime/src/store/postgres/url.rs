@@ -15,7 +15,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection URL, understood: what tokio-postgres needs to know, and how to encrypt.
 ///
-/// As libpq's URLs, several hosts among them. `sslmode` has all of libpq's modes but `allow`; tokio-postgres knows three.
+/// As libpq's URLs, several hosts among them. `sslmode` has all of libpq's modes but `allow`;
+/// tokio-postgres knows three.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// Host, port, user, database and all but TLS.
@@ -50,7 +51,8 @@ pub(super) enum Roots {
     File(PathBuf),
 }
 
-/// What is wrong with a connection URL. Names the part and never quotes a value that could be a secret.
+/// What is wrong with a connection URL. Names the part and never quotes a value that could be a
+/// secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum UrlError {
     #[error("a PostgreSQL URL begins with postgres:// or postgresql://")]
@@ -121,7 +123,8 @@ fn guilty(address: &str, parameters: &[(&str, &str)]) -> UrlError {
     if refused("") {
         return UrlError::Malformed;
     }
-    // What is no word, or has an @ behind it, may be the rest of a password with an unescaped @ and ? in it.
+    // What is no word, or has an @ behind it, may be the rest of a password with an unescaped @ and
+    // ? in it.
     let secret = parameters.iter().any(|(_, pair)| pair.contains('@'));
     let plain = |name: &str| {
         name.bytes()
@@ -203,7 +206,8 @@ impl Roots {
     }
 }
 
-/// A query value with its percent escapes undone. (`+` is itself: these are libpq's URLs, not a form's.)
+/// A query value with its percent escapes undone. (`+` is itself: these are libpq's URLs, not a
+/// form's.)
 fn percent_decoded(value: &str) -> Option<String> {
     let pair = format!("v={}", value.replace('+', "%2B"));
     url::form_urlencoded::parse(pair.as_bytes())

@@ -3,15 +3,18 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After a walk of at most this many steps the next may follow at once: it takes a few milliseconds.
+/// After a walk of at most this many steps the next may follow at once: it takes a few
+/// milliseconds.
 const STEPS_FREE: u64 = 1_000;
-/// How long to pause for each step of a longer one. A step takes some ten microseconds; so walks take a twentieth of all time.
+/// How long to pause for each step of a longer one. A step takes some ten microseconds; so walks
+/// take a twentieth of all time.
 const PAUSE_PER_STEP: Duration = Duration::from_micros(200);
 
 /// When the keys of the retry table may be walked over again, per consumer and range of slots.
 ///
-/// The walk heals what hardly ever breaks, and takes a step a key: with ten keys it costs nothing and is made each time; with a hundred
-/// thousand (everything that a consumer depends on is down) it takes a second and must not be made at each poll.
+/// The walk heals what hardly ever breaks, and takes a step a key: with ten keys it costs nothing
+/// and is made each time; with a hundred thousand (everything that a consumer depends on is down)
+/// it takes a second and must not be made at each poll.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     next: Mutex<HashMap<Part, Instant>>,

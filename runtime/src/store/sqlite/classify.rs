@@ -2,7 +2,8 @@ use diesel::result::{ConnectionError, DatabaseErrorKind, Error};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The last parts of the names of Posta's tables: an error that misses one of them is about the migrations.
+/// The last parts of the names of Posta's tables: an error that misses one of them is about the
+/// migrations.
 const TABLES: [&str; 10] = [
     "_outbox",
     "_dispatched",
@@ -18,12 +19,13 @@ const TABLES: [&str; 10] = [
 
 /// The nature of a diesel error on SQLite.
 ///
-/// diesel keeps SQLite's message and drops its code, except for five constraints; the messages are those of `sqlite3ErrStr`
-/// and have not changed since SQLite 3.7.
+/// diesel keeps SQLite's message and drops its code, except for five constraints; the messages are
+/// those of `sqlite3ErrStr` and have not changed since SQLite 3.7.
 pub(super) fn classify(error: &Error) -> StoreErrorKind {
     match error {
         Error::DatabaseError(kind, information) => of_database(kind, information.message()),
-        // The commit's own error decides; the rollback after it ended the transaction or broke the connection.
+        // The commit's own error decides; the rollback after it ended the transaction or broke the
+        // connection.
         Error::RollbackErrorOnCommit { commit_error, .. } => classify(commit_error),
         // A value that this code or the table's checks do not allow.
         Error::DeserializationError(_) => StoreErrorKind::Corrupt,
@@ -58,7 +60,8 @@ fn of_database(kind: &DatabaseErrorKind, message: &str) -> StoreErrorKind {
     }
 }
 
-/// Every result code of SQLite that is not a constraint, by its message; what is left is SQLITE_ERROR, the statement's fault.
+/// Every result code of SQLite that is not a constraint, by its message; what is left is
+/// SQLITE_ERROR, the statement's fault.
 fn of_message(message: &str) -> StoreErrorKind {
     let starts = |heads: &[&str]| heads.iter().any(|head| message.starts_with(head));
     if starts(&[
@@ -95,8 +98,8 @@ fn of_message(message: &str) -> StoreErrorKind {
     StoreErrorKind::Rejected
 }
 
-/// `no such table: posta_outbox`, `table posta_outbox has no column named slot`. A missing column in a query names no table, so it
-/// counts as the statement's fault.
+/// `no such table: posta_outbox`, `table posta_outbox has no column named slot`. A missing column
+/// in a query names no table, so it counts as the statement's fault.
 fn is_about_our_tables(message: &str) -> bool {
     let missing = message.strip_prefix("no such table: ");
     let other = message

@@ -18,12 +18,12 @@ use super::statement::Sql;
 use super::{BlockingThread, Connection, Manager, Sqlite};
 use crate::store::{Connect, DatabasePool, PooledConnection, StoreError, StoreErrorKind, Tables};
 
-/// How long one statement waits inside SQLite for a lock of another process. `begin` asks again until its own timeout; short,
-/// since a dropped future waits for its statement.
+/// How long one statement waits inside SQLite for a lock of another process. `begin` asks again
+/// until its own timeout; short, since a dropped future waits for its statement.
 pub(super) const BUSY_WAIT: Duration = Duration::from_millis(200);
 
-/// The file that a URL names: `sqlite://path`, `sqlite:path`, or the path alone; taken literally, relative to the
-/// working directory unless it begins with `/`.
+/// The file that a URL names: `sqlite://path`, `sqlite:path`, or the path alone; taken literally,
+/// relative to the working directory unless it begins with `/`.
 pub(super) fn file_of(url: &str) -> Result<PathBuf, StoreError> {
     let refused =
         |why: String| StoreError::new("connect to the database", StoreErrorKind::Rejected, why);
@@ -54,7 +54,8 @@ pub(super) fn file_of(url: &str) -> Result<PathBuf, StoreError> {
 pub(super) fn pool(file: &Path, connect: &Connect) -> Result<DatabasePool<Sqlite>, StoreError> {
     let timeout = connect.timeout;
     let mut config = ManagerConfig::<Connection>::default();
-    // A session whose transaction did not end takes its connection with it, so nothing is left to ask of one in the pool.
+    // A session whose transaction did not end takes its connection with it, so nothing is left to
+    // ask of one in the pool.
     config.recycling_method = RecyclingMethod::Fast;
     config.custom_setup = Box::new(move |path| open(PathBuf::from(path), timeout).boxed());
     let path = file.to_str().ok_or_else(|| {
@@ -103,7 +104,8 @@ fn open_here(file: &Path, timeout: Duration) -> ConnectionResult<SqliteConnectio
     loop {
         match set_up(&mut connection) {
             Ok(()) => return Ok(connection),
-            // Several processes that make the same file at the same moment refuse each other, without a wait.
+            // Several processes that make the same file at the same moment refuse each other,
+            // without a wait.
             Err(error)
                 if classify(&error) == StoreErrorKind::Contention
                     && std::time::Instant::now() < deadline =>
@@ -117,8 +119,9 @@ fn open_here(file: &Path, timeout: Duration) -> ConnectionResult<SqliteConnectio
 
 /// Sets up a connection of Posta's own.
 ///
-/// FULL and not NORMAL: in WAL mode NORMAL does not reach the disk at a commit, so a power cut takes back what was committed.
-/// Its broker delivery has been acknowledged by then: the message would be lost. FULL costs one sync per commit.
+/// FULL and not NORMAL: in WAL mode NORMAL does not reach the disk at a commit, so a power cut
+/// takes back what was committed. Its broker delivery has been acknowledged by then: the message
+/// would be lost. FULL costs one sync per commit.
 fn set_up(connection: &mut SqliteConnection) -> diesel::QueryResult<()> {
     let busy = BUSY_WAIT.as_millis();
     connection.batch_execute(&format!("PRAGMA busy_timeout = {busy}"))?;

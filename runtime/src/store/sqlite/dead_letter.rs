@@ -49,7 +49,8 @@ fn consumer_of(origin: &Origin) -> Option<String> {
     }
 }
 
-/// Text without NUL, as in every database; SQLite would hold it, but its own shell and others would cut it there.
+/// Text without NUL, as in every database; SQLite would hold it, but its own shell and others would
+/// cut it there.
 fn part(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

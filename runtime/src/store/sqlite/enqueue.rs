@@ -44,9 +44,9 @@ pub(crate) fn insert_blocking(
         .map_err(|error| failed(OPERATION, error))
 }
 
-/// One prepared statement, run once for each row: SQLite is in this process, so there is no round trip to save, and one text for
-/// any number of rows stays prepared. A savepoint makes several rows one, whether diesel began the transaction, the
-/// application did with SQL of its own, or nobody.
+/// One prepared statement, run once for each row: SQLite is in this process, so there is no round
+/// trip to save, and one text for any number of rows stays prepared. A savepoint makes several rows
+/// one, whether diesel began the transaction, the application did with SQL of its own, or nobody.
 fn insert_all(
     connection: &mut SqliteConnection,
     insert: &Sql,
@@ -60,7 +60,8 @@ fn insert_all(
         .iter()
         .try_for_each(|envelope| insert_one(connection, insert, envelope));
     if inserted.is_err() {
-        // A failure that has ended the whole transaction (a full disk) has taken the savepoint along; it is the one to tell.
+        // A failure that has ended the whole transaction (a full disk) has taken the savepoint
+        // along; it is the one to tell.
         let _ = connection.batch_execute("ROLLBACK TO posta_insert; RELEASE posta_insert");
         return inserted;
     }

@@ -10,9 +10,10 @@ struct Read {
 
 /// The first `limit` positions of several lists that are each in order, merged in order.
 ///
-/// `read` gets lists (by index) with the position after which to go on, and how many of each; it gives back, in any order, list and
-/// position. All lists are read at once, and of each little more than is taken, however long it is: that is what keeps a
-/// long backlog from slowing the reading of its beginning.
+/// `read` gets lists (by index) with the position after which to go on, and how many of each; it
+/// gives back, in any order, list and position. All lists are read at once, and of each little more
+/// than is taken, however long it is: that is what keeps a long backlog from slowing the reading of
+/// its beginning.
 pub(super) fn first_positions(
     lists: usize,
     limit: usize,

@@ -18,7 +18,8 @@ struct Migration {
     sql: &'static str,
 }
 
-/// All of them, in order. A migration never changes once it was released: its checksum is in the databases that ran it.
+/// All of them, in order. A migration never changes once it was released: its checksum is in the
+/// databases that ran it.
 const MIGRATIONS: [Migration; 1] = [Migration {
     version: 1,
     name: "core",
@@ -135,7 +136,8 @@ fn apply(store: &SqliteStore, connection: &mut SqliteConnection) -> QueryResult<
     })
 }
 
-/// Whether each migration that this code knows was run, in this text. Later ones are fine: they keep to the version before.
+/// Whether each migration that this code knows was run, in this text. Later ones are fine: they
+/// keep to the version before.
 fn check(operation: &'static str, history: &History) -> Result<(), StoreError> {
     for migration in &MIGRATIONS {
         let Migration { version, name, .. } = migration;

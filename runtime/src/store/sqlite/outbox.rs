@@ -130,7 +130,8 @@ impl OutboxStore for SqliteStore {
         connection: &mut Connection,
         lanes: &[Slot],
     ) -> Result<Option<Duration>, StoreError> {
-        // A row whose hold is over is pending (or in flight), not on hold: it must not wake anybody again.
+        // A row whose hold is over is pending (or in flight), not on hold: it must not wake anybody
+        // again.
         let next = self.sql(
             "SELECT MIN((SELECT MIN(held_until) FROM {posta}outbox WHERE slot = lane.value AND held_until > {now})) - {now}
              FROM json_each(?) AS lane",
@@ -173,7 +174,8 @@ fn numbers(row: &RowId) -> (i64, u8) {
 }
 
 impl SqliteStore {
-    /// Changes the rows whose lanes the fences hold; returns those that changed, in the order given, each once.
+    /// Changes the rows whose lanes the fences hold; returns those that changed, in the order
+    /// given, each once.
     async fn settle(
         &self,
         connection: &mut Connection,

@@ -1,4 +1,5 @@
-//! What waits in the outbox: rows that plain SQL wrote get their slot, and the rows of some lanes are read.
+//! What waits in the outbox: rows that plain SQL wrote get their slot, and the rows of some lanes
+//! are read.
 
 use diesel::sql_types::{BigInt, Binary, Nullable};
 use diesel::{QueryResult, SqliteConnection};
@@ -31,7 +32,8 @@ pub(super) fn adopt(
     let adopted = rows.len();
     for (position, id, key) in rows {
         let id = Uuid::from_slice(&id).map_err(|_| corrupt("a message id has not 16 bytes"))?;
-        // A key that is none cannot be ordered by: that row is malformed, and fails alone in its id's lane.
+        // A key that is none cannot be ordered by: that row is malformed, and fails alone in its
+        // id's lane.
         let key = key.and_then(|key| OrderingKey::new(String::from_utf8(key).ok()?).ok());
         let slot = Slot::of(key.as_ref(), id.into());
         adopt
@@ -91,7 +93,8 @@ enum State {
     Due,
 }
 
-/// Up to so many rows of each lane (list, slot, position to go on after) that never failed and whose key does not wait.
+/// Up to so many rows of each lane (list, slot, position to go on after) that never failed and
+/// whose key does not wait.
 ///
 /// A key waits for its row on hold; the index outbox_held has such rows only.
 const FRONT: &str = "SELECT list.value ->> 0, o.position
@@ -145,8 +148,8 @@ fn lists(
     Ok(rows.into_iter().flat_map(of_lane).collect())
 }
 
-/// Gives slots to rows without one before anything is read, so that within a key none is overtaken by a later row that has
-/// a slot. The position before which every row has one.
+/// Gives slots to rows without one before anything is read, so that within a key none is overtaken
+/// by a later row that has a slot. The position before which every row has one.
 fn adopt_first(store: &SqliteStore, connection: &mut SqliteConnection) -> QueryResult<i64> {
     if adopt(store, connection, ADOPTED_MAX)? < ADOPTED_MAX {
         return Ok(i64::MAX);

@@ -12,11 +12,13 @@ use crate::message::OrderingKey;
 use crate::store::text::storable;
 use crate::store::{Fence, HeldRow, NewHold, RetryStore, StoreError};
 
-/// The rows that are due. Heads, and rows without a key, are found by their time. A key's successors have none; one that has become
-/// the first of its key without being told (its head was deleted by hand) is found by a walk over the keys that have
-/// successors: one step a key, however many successors it has.
+/// The rows that are due. Heads, and rows without a key, are found by their time. A key's
+/// successors have none; one that has become the first of its key without being told (its head was
+/// deleted by hand) is found by a walk over the keys that have successors: one step a key, however
+/// many successors it has.
 ///
-/// Binds the consumer, the slots (as JSON), the consumer twice, the slots, the consumer, and the limit.
+/// Binds the consumer, the slots (as JSON), the consumer twice, the slots, the consumer, and the
+/// limit.
 const DUE: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
          SELECT s.value, (
              SELECT MIN(ordering_key) FROM {posta}retry

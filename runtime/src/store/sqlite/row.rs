@@ -13,7 +13,8 @@ use uuid::Uuid;
 use super::statement::Statement;
 use crate::message::{Envelope, Headers, Malformed, RawMessage};
 
-/// The columns of a message, to select. Text is read as bytes, since SQLite does not see to it that text is UTF-8.
+/// The columns of a message, to select. Text is read as bytes, since SQLite does not see to it that
+/// text is UTF-8.
 pub(super) const COLUMNS: &str = "CAST(message_id AS BLOB), CAST(message_type AS BLOB), CAST(version AS INTEGER), \
      CAST(ordering_key AS BLOB), CAST(headers AS BLOB), CAST(content_type AS BLOB), enqueued_at, CAST(payload AS BLOB)";
 
@@ -97,7 +98,8 @@ pub(super) fn micros_of(time: OffsetDateTime) -> i64 {
     i64::try_from(time.unix_timestamp_nanos() / 1000).unwrap_or(i64::MAX)
 }
 
-/// Reads the headers' JSON object into a map; what is not text there is kept as its JSON, and said to be wrong.
+/// Reads the headers' JSON object into a map; what is not text there is kept as its JSON, and said
+/// to be wrong.
 fn read_headers(json: &[u8], headers: &mut BTreeMap<String, String>) -> Result<(), String> {
     let values: BTreeMap<String, &RawValue> = match serde_json::from_slice(json) {
         Ok(values) => values,
@@ -125,7 +127,8 @@ pub(super) fn headers_json(headers: &Headers) -> String {
     serde_json::to_string(headers).expect("a map of texts has a JSON form")
 }
 
-/// Binds an envelope's message id, type, version, key, headers, content type and payload, in this order.
+/// Binds an envelope's message id, type, version, key, headers, content type and payload, in this
+/// order.
 pub(super) fn bind_envelope(statement: Statement, envelope: &Envelope) -> Statement {
     statement
         .bind(envelope.id.as_uuid())

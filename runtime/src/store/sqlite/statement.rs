@@ -1,7 +1,7 @@
 //! SQL text and its bound values, prepared once per connection.
 //!
-//! diesel's `sql_query` prepares anew at each call. These statements have a text that depends on nothing but the tables' prefix,
-//! so diesel may keep them prepared; everything else is bound.
+//! diesel's `sql_query` prepares anew at each call. These statements have a text that depends on
+//! nothing but the tables' prefix, so diesel may keep them prepared; everything else is bound.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,13 +17,16 @@ use uuid::Uuid;
 
 use crate::store::Tables;
 
-/// Now, in whole microseconds since 1970, by SQLite's clock; one value for each row that a statement returns, not for all. The migrations have the same text.
+/// Now, in whole microseconds since 1970, by SQLite's clock; one value for each row that a
+/// statement returns, not for all. The migrations have the same text.
 const NOW: &str = "(CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000)";
 
-/// A hundred years: what a longer duration counts as, so that a time plus it stays far inside 64 bits.
+/// A hundred years: what a longer duration counts as, so that a time plus it stays far inside 64
+/// bits.
 const MICROS_MAX: i64 = 100 * 366 * 24 * 3600 * 1_000_000;
 
-/// A statement's text: `{posta}` is the tables' prefix, `{now}` the time, each `?` a value to bind, in order.
+/// A statement's text: `{posta}` is the tables' prefix, `{now}` the time, each `?` a value to bind,
+/// in order.
 #[derive(Clone, Debug)]
 pub(super) struct Sql(Arc<str>);
 

@@ -89,8 +89,9 @@ impl Store for SqliteStore {
         Ok(Self::new(pool(&file_of(url)?, connect)?, connect))
     }
 
-    /// Makes a store on the application's own pool. Nothing is set on its connections; their file must be in WAL mode, which the first
-    /// transaction checks, and `PRAGMA synchronous = FULL` is what makes a commit survive a power cut.
+    /// Makes a store on the application's own pool. Nothing is set on its connections; their file
+    /// must be in WAL mode, which the first transaction checks, and `PRAGMA synchronous = FULL` is
+    /// what makes a commit survive a power cut.
     fn with_pool(pool: DatabasePool<Sqlite>, connect: &Connect) -> Self {
         Self::new(pool, connect)
     }
@@ -117,7 +118,8 @@ impl Store for SqliteStore {
             })
             .await
             {
-                // Another process writes. SQLite has waited for it already, unless the application's pool has no busy_timeout.
+                // Another process writes. SQLite has waited for it already, unless the
+                // application's pool has no busy_timeout.
                 Err(error)
                     if error.kind() == StoreErrorKind::Contention && Instant::now() < deadline =>
                 {
@@ -144,8 +146,8 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    /// Returns after any commit to the file by another connection, the application's own ones among them; at most 50 times a second.
-    /// For one caller at a time.
+    /// Returns after any commit to the file by another connection, the application's own ones among
+    /// them; at most 50 times a second. For one caller at a time.
     async fn notified(&self) -> Result<(), StoreError> {
         let path = self.file().await?.path.clone();
         self.inner

@@ -11,13 +11,14 @@ use tokio::task::{JoinError, JoinHandle};
 
 /// Runs a SQLite connection's statements on the blocking threads of whichever Tokio runtime calls.
 ///
-/// Stands in for diesel-async's own choice, which cannot be used from actors: a statement whose future is dropped there calls
-/// `block_in_place`, which panics on the single-threaded runtimes of actix's arbiters, and it runs every statement on
-/// the runtime that made the connection, which may be that of an arbiter that has stopped.
+/// Stands in for diesel-async's own choice, which cannot be used from actors: a statement whose
+/// future is dropped there calls `block_in_place`, which panics on the single-threaded runtimes of
+/// actix's arbiters, and it runs every statement on the runtime that made the connection, which may
+/// be that of an arbiter that has stopped.
 ///
 /// # Cancel safety
-/// A statement whose future is dropped has ended (or never begun) when the drop returns: the drop waits for it. So a
-/// connection is never closed or used again while a statement runs on it.
+/// A statement whose future is dropped has ended (or never begun) when the drop returns: the drop
+/// waits for it. So a connection is never closed or used again while a statement runs on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockingThread;
 

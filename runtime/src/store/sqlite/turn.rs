@@ -1,7 +1,8 @@
 //! Whose turn it is to write: SQLite lets one transaction write at a time.
 //!
-//! Inside the process a transaction waits here, in a fair queue, before it asks SQLite: SQLite's own waiting is a poll with
-//! growing pauses, in which the unlucky wait for ever, and it holds a thread. What is left for it is contention between processes.
+//! Inside the process a transaction waits here, in a fair queue, before it asks SQLite: SQLite's
+//! own waiting is a poll with growing pauses, in which the unlucky wait for ever, and it holds a
+//! thread. What is left for it is contention between processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};

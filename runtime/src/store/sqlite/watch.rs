@@ -17,9 +17,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Sees that anybody else, in this process or another, has committed to the file.
 ///
-/// SQLite has no notifications. `PRAGMA data_version` changes on a connection when another connection has committed; asking
-/// reads a counter in shared memory, no page. Asked at first 50 times a second, then ever less, down to 5 times.
-/// Every commit counts, Posta's own and the application's: what it tells is never more than that looking may be worthwhile.
+/// SQLite has no notifications. `PRAGMA data_version` changes on a connection when another
+/// connection has committed; asking reads a counter in shared memory, no page. Asked at first 50
+/// times a second, then ever less, down to 5 times. Every commit counts, Posta's own and the
+/// application's: what it tells is never more than that looking may be worthwhile.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     seen: Option<Seen>,
@@ -31,7 +32,8 @@ struct Seen {
 }
 
 impl Watch {
-    /// Waits for the next change; returns at once when the connection had to be made, since a change may have gone unseen.
+    /// Waits for the next change; returns at once when the connection had to be made, since a
+    /// change may have gone unseen.
     pub(super) async fn changed(
         &mut self,
         file: PathBuf,

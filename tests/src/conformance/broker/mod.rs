@@ -1,7 +1,9 @@
-//! What every broker must do, whatever it is made of. A broker joins by one line at the end of this file.
+//! What every broker must do, whatever it is made of. A broker joins by one line at the end of this
+//! file.
 //!
-//! The suite plays dispatcher and partition actor in one: it publishes as the broker's capabilities ask for, outside the database in waves or
-//! inside the settling transaction, and acknowledges both within and after the handling transaction.
+//! The suite plays dispatcher and partition actor in one: it publishes as the broker's capabilities
+//! ask for, outside the database in waves or inside the settling transaction, and acknowledges both
+//! within and after the handling transaction.
 
 mod acknowledging;
 mod bench;

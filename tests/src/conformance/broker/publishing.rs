@@ -119,7 +119,8 @@ pub(super) async fn every_field_of_an_envelope_arrives<B: BrokerUnderTest>() {
             .find(|got| got.id == sent.id)
             .expect("each arrives")
             .clone();
-        // Set by the database's clock when the envelope was enqueued in one; the suite makes envelopes without.
+        // Set by the database's clock when the envelope was enqueued in one; the suite makes
+        // envelopes without.
         got.enqueued_at = None;
         assert_eq!(got, sent);
     }

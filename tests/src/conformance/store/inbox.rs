@@ -136,7 +136,8 @@ pub(super) async fn overlapping_batches_admit_each_id_once_without_deadlock<D: T
     let fence = place.own_partition("c").await;
     let ids: Vec<MessageId> = (0..60).map(|_| MessageId::new()).collect();
     let batches = (0..8).map(|batch: usize| {
-        // Overlapping windows, every second one backwards, ending in the ids with which the others begin.
+        // Overlapping windows, every second one backwards, ending in the ids with which the others
+        // begin.
         let mut window: Vec<MessageId> = (0..30)
             .map(|index| ids[(batch * 13 + index) % ids.len()])
             .collect();
@@ -163,7 +164,8 @@ pub(super) async fn overlapping_batches_admit_each_id_once_without_deadlock<D: T
     assert_eq!(times.len() as u64, handled(place, "c").await);
 }
 
-/// A successor's delivery of the same message, while its former owner's transaction that puts the message on hold has not ended.
+/// A successor's delivery of the same message, while its former owner's transaction that puts the
+/// message on hold has not ended.
 pub(super) async fn a_hold_of_a_transaction_that_had_the_id_is_seen<D: TestDatabase>(
     place: &Place<D>,
 ) {

@@ -1,7 +1,8 @@
-//! What every database must do: a function per sentence of the contracts in `posta::store`, each on a fresh database.
+//! What every database must do: a function per sentence of the contracts in `posta::store`, each on
+//! a fresh database.
 //!
-//! A test is a generic function here and a name in [`suite`]; a name that is missing there is an unused function, which the compiler
-//! reports.
+//! A test is a generic function here and a name in [`suite`]; a name that is missing there is an
+//! unused function, which the compiler reports.
 
 mod dead_letter;
 mod given;
