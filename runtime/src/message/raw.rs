@@ -138,9 +138,11 @@ mod tests {
         );
     }
 
+    type Spoil = fn(&mut RawMessage);
+
     #[test]
     fn each_bad_field_is_named_and_nothing_is_lost() {
-        let cases: [(&str, fn(&mut RawMessage)); 6] = [
+        let cases: [(&str, Spoil); 6] = [
             ("message id is missing", |raw| raw.id = None),
             ("message id is missing", |raw| raw.id = Some(String::new())),
             ("message id \"7\" is not a UUID", |raw| {

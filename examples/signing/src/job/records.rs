@@ -128,7 +128,7 @@ impl Job {
                 ("--keys", known.keys, flags.keys),
                 ("--duplicates", known.duplicates, flags.duplicates),
             ];
-            for (flag, was, is) in same.into_iter().filter(|(_, was, is)| was != is) {
+            if let Some((flag, was, is)) = same.into_iter().find(|(_, was, is)| was != is) {
                 return Err(JobError::Usage(format!(
                     "this database holds a run with {flag} {was}, not {is}: \
                      use the same flags to go on, or another database"

@@ -54,7 +54,10 @@ pub(super) fn read(
 ) -> QueryResult<Vec<OutboxRow>> {
     let end = adopt_first(store, connection)?;
     let in_flight: Vec<i64> = in_flight.iter().map(|row| row.position).collect();
-    let lists = lists(store, connection, lanes)?;
+    // One instant for the whole reading: were a hold to end between two of its statements, a row
+    // would be read whose head was not.
+    let now = now(store, connection)?;
+    let lists = lists(store, connection, lanes, now)?;
     let front = store.sql(FRONT);
     let due = store.sql(DUE);
     let positions = first_positions(lists.len(), limit, |wanted, count| {
@@ -62,7 +65,7 @@ pub(super) fn read(
             .iter()
             .partition(|(index, _)| lists[*index].1 == State::Fresh);
         let mut rows = Vec::new();
-        for (sql, wanted) in [(&front, fresh), (&due, held)] {
+        for (state, sql, wanted) in [(State::Fresh, &front, fresh), (State::Due, &due, held)] {
             if wanted.is_empty() {
                 continue;
             }
@@ -70,9 +73,11 @@ pub(super) fn read(
                 .into_iter()
                 .map(|(index, after)| (index, lists[index].0, after))
                 .collect();
-            let read = sql
-                .bind(Value::json(&lanes))
-                .bind(end)
+            let mut read = sql.bind(Value::json(&lanes)).bind(end).bind(now);
+            if state == State::Due {
+                read = read.bind(now);
+            }
+            let read = read
                 .bind(Value::json(&in_flight))
                 .bind(count)
                 .rows::<(BigInt, BigInt), (i64, i64)>(connection)?;
@@ -105,7 +110,7 @@ const FRONT: &str = "SELECT list.value ->> 0, o.position
            AND NOT EXISTS (
                SELECT 1 FROM {posta}outbox AS h
                WHERE h.slot = c.slot AND h.ordering_key = c.ordering_key AND h.position < c.position
-                 AND h.held_until > {now})
+                 AND h.held_until > ?)
            AND c.position NOT IN (SELECT value FROM json_each(?))
          ORDER BY c.position LIMIT ?)";
 
@@ -114,28 +119,39 @@ const DUE: &str = "SELECT list.value ->> 0, o.position
      FROM json_each(?) AS list CROSS JOIN {posta}outbox AS o ON o.position IN (
          SELECT c.position FROM {posta}outbox AS c
          WHERE c.slot = list.value ->> 1 AND c.position > list.value ->> 2 AND c.position < ?
-           AND c.held_until <= {now}
+           AND c.held_until <= ?
            AND NOT EXISTS (
                SELECT 1 FROM {posta}outbox AS h
                WHERE h.slot = c.slot AND h.ordering_key = c.ordering_key AND h.position < c.position
-                 AND h.held_until > {now})
+                 AND h.held_until > ?)
            AND c.position NOT IN (SELECT value FROM json_each(?))
          ORDER BY c.position LIMIT ?)";
+
+/// The database's time.
+fn now(store: &SqliteStore, connection: &mut SqliteConnection) -> QueryResult<i64> {
+    let (now,) = store
+        .sql("SELECT {now}")
+        .statement()
+        .one::<(BigInt,), (i64,)>(connection)?;
+    Ok(now)
+}
 
 /// The lanes that have rows: most have none, most of the time.
 fn lists(
     store: &SqliteStore,
     connection: &mut SqliteConnection,
     lanes: &[Slot],
+    now: i64,
 ) -> QueryResult<Vec<(u8, State)>> {
     let lanes: Vec<u8> = lanes.iter().map(|lane| lane.number()).collect();
     let rows = store
         .sql(
             "SELECT lane.value,
                  EXISTS (SELECT 1 FROM {posta}outbox WHERE slot = lane.value AND held_until IS NULL),
-                 EXISTS (SELECT 1 FROM {posta}outbox WHERE slot = lane.value AND held_until <= {now})
+                 EXISTS (SELECT 1 FROM {posta}outbox WHERE slot = lane.value AND held_until <= ?)
              FROM json_each(?) AS lane",
         )
+        .bind(now)
         .bind(Value::json(&lanes))
         .rows::<(BigInt, BigInt, BigInt), (i64, i64, i64)>(connection)?;
     let of_lane = |(lane, fresh, due): (i64, i64, i64)| {
