@@ -33,6 +33,7 @@ mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod tables;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod text;
 mod tx;
 

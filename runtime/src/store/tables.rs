@@ -50,6 +50,7 @@ impl Tables {
 
     /// A statement with `{posta}` replaced by the qualifier of this place: `"schema".` or
     /// `prefix_`.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn qualify(&self, sql: &str, qualifier: &str) -> String {
         sql.replace("{posta}", qualifier)
             .replace("{name}", &self.name)
