@@ -8,7 +8,7 @@
 //! cargo run --release -- --help
 //! ```
 //!
-//! [`sqlite::service`] is the service: its tables, messages, handlers, and `sign()`. Everything
+//! `sqlite::service` is the service: its tables, messages, handlers, and `sign()`. Everything
 //! else puts it under load, crashes it, and keeps account; [`sqlite::job`] says how. Both are
 //! compiled twice, once per database, from one source: the two files `sqlite.rs` and `postgres.rs`
 //! name the database and mount the same folder.

@@ -18,7 +18,7 @@
 //!   settle carries: zero rows changed means that the lease is lost, which is an outcome, not an
 //!   error.
 //! - **Hand-over.** A lease above the fair share is first marked *not to keep*; its user finishes
-//!   what is in flight, drops its [`LeaseUse`], and only then does the keeper give it back.
+//!   what is in flight, drops its `LeaseUse`, and only then does the keeper give it back.
 //! - **Drain.** A process that drains is no member from its next tick on, and still owns what is in
 //!   use: the others share all of it out among themselves and take each lease as it is given back,
 //!   however long the last one takes.
