@@ -147,26 +147,30 @@ impl Job {
             if let Some(crew) = self.crew.borrow_mut().as_mut() {
                 crew.watch()?;
             }
-            // A database that is away is waited for by whoever works; here it is only not seen.
-            if let Ok(reached) = self.reached().await {
-                match began {
-                    true => self.progress.show(reached),
-                    false => self
-                        .progress
-                        .begin(self.run.documents.unsigned_abs(), reached),
-                }
-                began = true;
-                if reached != last.0 {
-                    last = (reached, Instant::now());
-                }
-                match self.missing() {
-                    Some(why) if missing => self.away(&why),
-                    Some(_) => missing = true,
-                    None => {
-                        missing = false;
-                        self.back();
+            match self.reached().await {
+                Ok(reached) => {
+                    match began {
+                        true => self.progress.show(reached),
+                        false => self
+                            .progress
+                            .begin(self.run.documents.unsigned_abs(), reached),
+                    }
+                    began = true;
+                    if reached != last.0 {
+                        last = (reached, Instant::now());
+                    }
+                    match self.missing() {
+                        Some(why) if missing => self.away(&why),
+                        Some(_) => missing = true,
+                        None => {
+                            missing = false;
+                            self.back();
+                        }
                     }
                 }
+                // A database that is away is waited for by whoever works; here it is not seen.
+                Err(error) if error.is_transient::<Db>() => {}
+                Err(error) => return Err(error),
             }
             if last.1.elapsed() > self.patience {
                 return Err(JobError::Stuck(self.what_is_stuck().await));

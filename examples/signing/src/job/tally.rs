@@ -238,7 +238,7 @@ impl Job {
             let rest = "
                     SELECT (SELECT COUNT(*) FROM run_copies WHERE enqueued = 1)
                          + (SELECT COUNT(*) FROM run_lines)
-                         + (SELECT COALESCE(SUM(notified + mailed), 0) FROM run_lines)
+                         + (SELECT CAST(COALESCE(SUM(notified + mailed), 0) AS BIGINT) FROM run_lines)
                          + (SELECT COUNT(*) FROM {posta}dispatched) AS value
                     WHERE $1 <= $2";
             Ok(Reached {
