@@ -23,6 +23,4 @@ mod rabbitmq;
 #[cfg(test)]
 mod sqlite;
 #[cfg(test)]
-mod trace;
-#[cfg(test)]
 mod world;
