@@ -4,6 +4,7 @@
 //! from them, and every number in it is checked here against what was asked for.
 
 mod binary;
+mod input;
 mod resumed;
 mod small;
 mod usage;

@@ -16,12 +16,16 @@ fn a_wrong_flag_is_refused_with_words_and_exit_code_2() {
         (&["--keys", "many"], "--keys"),
         (&["--no-such-flag"], "--no-such-flag"),
         (&["--broker", "kafka://localhost"], "kafka"),
-        (&["--database", "mysql://localhost/x"], "mysql"),
+        (
+            &["--database", "mysql://someone:s3cret@localhost/x"],
+            "mysql",
+        ),
         (&["--database", "postgres:///x?sslmode=maybe"], "sslmode"),
     ] {
         let (code, stderr) = run(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("s3cret"), "{stderr}");
     }
 }
 
