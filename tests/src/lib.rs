@@ -23,4 +23,6 @@ mod rabbitmq;
 #[cfg(test)]
 mod sqlite;
 #[cfg(test)]
+mod trace;
+#[cfg(test)]
 mod world;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use super::{BrokerDriver, BrokerError, BrokerErrorKind, Topology};
@@ -20,6 +20,7 @@ pub(crate) struct Declaration<D: Database> {
     driver: Arc<dyn BrokerDriver<D>>,
     topology: Arc<Topology>,
     state: Arc<Mutex<State>>,
+    done: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -36,6 +37,7 @@ impl<D: Database> Declaration<D> {
             driver,
             topology: Arc::new(topology),
             state: Arc::default(),
+            done: watch::Sender::new(false),
         }
     }
 
@@ -49,7 +51,10 @@ impl<D: Database> Declaration<D> {
         }
         let declared = self.driver.declare(&self.topology).await;
         *state = match &declared {
-            Ok(()) => State::Declared,
+            Ok(()) => {
+                self.done.send_replace(true);
+                State::Declared
+            }
             Err(error) if error.kind() == BrokerErrorKind::Topology => {
                 State::Refused(error.shared(), Instant::now())
             }
@@ -57,6 +62,11 @@ impl<D: Database> Declaration<D> {
             Err(_) => State::Undeclared,
         };
         declared
+    }
+
+    /// Turns true with the first success, and stays.
+    pub(crate) fn done(&self) -> watch::Receiver<bool> {
+        self.done.subscribe()
     }
 
     /// Has it declared again before the next subscription.
@@ -74,6 +84,7 @@ impl<D: Database> Clone for Declaration<D> {
             driver: self.driver.clone(),
             topology: self.topology.clone(),
             state: self.state.clone(),
+            done: self.done.clone(),
         }
     }
 }
@@ -153,6 +164,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refused_topology_is_asked_for_four_times_a_minute_by_all_actors_together() {
         assert_eq!(asked_in_a_minute(BrokerErrorKind::Topology).await, 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_declaration_is_not_done() {
+        let driver = Arc::new(Refusing {
+            kind: BrokerErrorKind::Unavailable,
+            asked: AtomicUsize::new(0),
+        });
+        let topology = Topology {
+            consumer: "q".to_owned(),
+            partitions: 1,
+            types: Vec::new(),
+        };
+        let declaration = Declaration::<Sqlite>::new(driver, topology);
+        declaration.ensure().await.expect_err("no broker");
+        assert!(!*declaration.done().borrow());
     }
 
     #[tokio::test(start_paused = true)]

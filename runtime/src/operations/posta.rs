@@ -32,6 +32,7 @@ pub struct Posta<D: Database> {
 pub(super) struct Running {
     pub(super) member: MemberId,
     pub(super) boards: Vec<Board>,
+    pub(super) declared: Vec<watch::Receiver<bool>>,
     pub(super) settings: Settings,
     pub(super) registry: Registry,
     pub(super) phase: watch::Sender<Phase>,
@@ -110,6 +111,20 @@ impl<D: Database> Posta<D> {
     /// application's own that enqueued. Coalesces, never blocks.
     pub fn nudge(&self) {
         self.enqueued.call();
+    }
+
+    /// Waits until the broker has the queues and bindings of every consumer of this process (or the
+    /// queues were verified or left alone, as configured): from then on no message of their types
+    /// is unroutable. Starting does not wait for it, since a service shall come up while its broker
+    /// is away. Returns too when the runtime is stopped meanwhile.
+    ///
+    /// # Cancel safety
+    /// Only waits.
+    pub async fn declared(&self) {
+        for declared in &self.running.declared {
+            // An error: the actors have stopped; nothing is declared any more.
+            let _ = declared.clone().wait_for(|declared| *declared).await;
+        }
     }
 
     /// The enqueueing side for transactions that the application begins itself.

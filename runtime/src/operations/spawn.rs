@@ -63,6 +63,8 @@ impl<D: Database> Parts<D> {
             .map(|consumer| Declaration::new(driver.clone(), topology(consumer)))
             .collect();
 
+        let declared = declarations.iter().map(Declaration::done).collect();
+
         // Users first, keepers last: a keeper drains when its board is idle.
         let dispatchers = tree.supervisor();
         let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
@@ -161,6 +163,7 @@ impl<D: Database> Parts<D> {
             Running {
                 member,
                 boards,
+                declared,
                 settings,
                 registry: tree.registry,
                 phase: tree.phase,

@@ -129,7 +129,7 @@ fn play<D: TestDatabase>(role: Role) {
         }
         let posta = builder.start().await.expect("a running service");
         match role {
-            Role::Declare => {}
+            Role::Declare => posta.declared().await,
             Role::Send => send_all(&posta).await,
             Role::Receive => until_handled(&posta).await,
         }
