@@ -340,6 +340,7 @@ impl<D: Database> Partition<D> {
             attempts: 1,
             error: Some(error),
             delay: Some(self.backoff.delay(1)),
+            parked: None,
         }
     }
 
@@ -375,6 +376,12 @@ impl<D: Database> Partition<D> {
             reason,
             error,
             attempts,
+            again: None,
+            parked: false,
+            discarded: false,
+            slot: None,
+            first_failed_at: None,
+            fingerprint: String::new(),
         }
     }
 }
@@ -408,6 +415,7 @@ fn successor(envelope: &Envelope) -> NewHold {
         attempts: 0,
         error: None,
         delay: None,
+        parked: None,
     }
 }
 

@@ -126,10 +126,11 @@ impl<D: Database> Partition<D> {
     ) -> Result<Tried, TryError> {
         let mut session = self.store.begin().await?;
         let consumer = &self.queue.consumer;
-        if !self
+        if self
             .store
-            .release(&mut session, consumer, fence, row.position)
+            .release(&mut session, consumer, fence, &[row.position])
             .await?
+            .is_empty()
         {
             session.rollback().await;
             return Ok(Tried::Lost);

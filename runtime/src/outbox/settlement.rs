@@ -70,6 +70,12 @@ impl Settlement {
             reason,
             error,
             attempts,
+            again: None,
+            parked: false,
+            discarded: false,
+            slot: None,
+            first_failed_at: None,
+            fingerprint: String::new(),
         };
         self.dead.push((id, letter));
     }

@@ -66,6 +66,8 @@ mod tests {
 
     fn rows(keys: &[Option<&str>]) -> Vec<OutboxRow> {
         let row = |(position, key): (usize, &Option<&str>)| OutboxRow {
+            failed_at: None,
+            letter: None,
             id: RowId {
                 slot: Slot::new(0).unwrap(),
                 position: position as i64,

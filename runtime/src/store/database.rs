@@ -4,10 +4,11 @@ use std::time::Duration;
 use diesel_async::{AsyncConnection, TransactionManager};
 
 use super::{
-    DeadLetterStore, InboxStore, LeaseStore, MigrationStore, OutboxStore, QueueStore, RetryStore,
-    Session, StoreError, StoreErrorKind, Tables,
+    DeadLetterStore, InboxStore, LeaseStore, MigrationStore, NewScheduled, OutboxStore, QueueStore,
+    RecordStore, RedispatchStore, ReplayStore, RetryStore, ScheduleStore, Session, StoreError,
+    StoreErrorKind, Tables,
 };
-use crate::message::Envelope;
+use crate::message::{Envelope, MessageId};
 
 type Manager<D> = <<D as Database>::Connection as AsyncConnection>::TransactionManager;
 
@@ -47,6 +48,28 @@ pub trait Database: Sized + Clone + Send + Sync + 'static {
         tables: &Tables,
         envelopes: &[Envelope],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Writes messages that are due later on any connection, inside whatever transaction is open on
+    /// it; all in one statement, in the order given, and nothing for none.
+    ///
+    /// # Errors
+    /// When the database refuses or is gone.
+    fn insert_scheduled(
+        connection: &mut Self::Connection,
+        tables: &Tables,
+        scheduled: &[NewScheduled],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Takes a scheduled message back, inside whatever transaction is open on the connection.
+    /// `false` if there is none of this id any more: it is due and on its way, or was cancelled.
+    ///
+    /// # Errors
+    /// When the database refuses or is gone.
+    fn cancel_scheduled(
+        connection: &mut Self::Connection,
+        tables: &Tables,
+        id: MessageId,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Commits the transaction that is open on a connection.
     ///
@@ -95,6 +118,10 @@ pub trait Store:
     + InboxStore
     + RetryStore
     + DeadLetterStore
+    + ScheduleStore
+    + ReplayStore
+    + RedispatchStore
+    + RecordStore
     + LeaseStore
     + MigrationStore
     + Clone

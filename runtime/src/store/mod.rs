@@ -9,7 +9,11 @@
 //! | [`QueueStore`] | `queue`, `subscription` | the database broker |
 //! | [`InboxStore`] | `inbox` | the partition actor |
 //! | [`RetryStore`] | `retry` | the partition actor |
-//! | [`DeadLetterStore`] | `dead_letter` | the dispatcher, the partition actor |
+//! | [`DeadLetterStore`] | `dead_letter`, `dead_letter_revision` | the dispatcher, the partition actor, operators |
+//! | [`ScheduleStore`] | `scheduled` | the dispatcher |
+//! | [`ReplayStore`] | `replay_run`, `replay_item` | operators, the replayer |
+//! | [`RedispatchStore`] | `dispatched` | operators |
+//! | [`RecordStore`] | `operator_action`, `handled_type` | operators |
 //! | [`LeaseStore`] | `lease`, `member` | the lease keeper |
 //! | [`MigrationStore`] | `migration` | `migrate`, and the check at start |
 //!
@@ -28,7 +32,11 @@ mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod queue;
+mod record;
+mod redispatch;
+mod replay;
 mod retry;
+mod scheduled;
 mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -38,7 +46,10 @@ pub(crate) mod text;
 mod tx;
 
 pub use database::{Connect, ConnectionOf, Database, DatabasePool, PooledConnection, Store};
-pub use dead_letter::{DeadLetterStore, NewDeadLetter, Origin};
+pub use dead_letter::{
+    DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, LetterState,
+    NewDeadLetter, NewRevision, Origin, Revision,
+};
 pub use error::{StoreError, StoreErrorKind};
 pub use inbox::{Admission, InboxStore};
 pub use lease::{Fence, Grant, LeaseStore, MemberId, Resource};
@@ -47,7 +58,11 @@ pub use outbox::{Backlog, FailedRow, OutboxRow, OutboxStore, RowId};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresStore};
 pub use queue::{QueueRow, QueueStore};
-pub use retry::{HeldRow, NewHold, RetryStore};
+pub use record::{Action, HandledType, NewAction, RecordStore};
+pub use redispatch::{RedispatchFilter, RedispatchPreview, RedispatchStore};
+pub use replay::{NewReplayRun, ReplayRun, ReplayStore, RunCounts, RunId, RunState};
+pub use retry::{Claim, HeldRow, NewHold, RetryStore};
+pub use scheduled::{Due, NewScheduled, ScheduleStore};
 pub use session::Session;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteStore};

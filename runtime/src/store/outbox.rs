@@ -1,8 +1,10 @@
 use std::future::Future;
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use super::database::ConnectionOf;
-use super::{Fence, Store, StoreError};
+use super::{Fence, LetterId, Store, StoreError};
 use crate::message::{Envelope, Malformed, Slot};
 
 /// Which row of the outbox: its lane and the number that the database gave it at insertion.
@@ -21,6 +23,10 @@ pub struct OutboxRow {
     pub id: RowId,
     /// How often its dispatch failed.
     pub attempts: u32,
+    /// When it failed first.
+    pub failed_at: Option<OffsetDateTime>,
+    /// The dead letter that goes out again with it.
+    pub letter: Option<LetterId>,
     /// The message; a row that plain SQL wrote may be malformed, and fails alone.
     pub message: Result<Envelope, Malformed>,
 }
@@ -45,7 +51,7 @@ pub trait OutboxStore {
     /// The rows of these lanes that can be dispatched now, at most `limit` of them, in insertion
     /// order within each lane.
     ///
-    /// Left out are rows on hold and rows whose key has an earlier row on hold. Selected by each
+    /// Left out are rows on hold, parked rows, and rows whose key has an earlier row on hold or parked. Selected by each
     /// row's own state: a row that commits late, with a lower position than rows already
     /// dispatched, is found like any other. `after` are rows to leave out since they are in flight
     /// already.
@@ -59,7 +65,8 @@ pub trait OutboxStore {
     where
         Self: Store;
 
-    /// Moves confirmed rows to `dispatched`; returns the rows that moved.
+    /// Moves confirmed rows to `dispatched`; returns the rows that moved. The dead letters that went
+    /// out again with them become `Replayed`.
     ///
     /// A row does not move if its lane's fence is not among `fences` or is stale (the lease is
     /// lost), or if it is gone already: outcomes, not errors.
@@ -95,6 +102,38 @@ pub trait OutboxStore {
     where
         Self: Store;
 
+    /// Makes rows the places of their dead letters: never due, without payload, their keys waiting
+    /// behind them. Returns the rows that changed; fenced as [`OutboxStore::mark_dispatched`] is.
+    fn park(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        fences: &[Fence],
+        rows: &[(RowId, LetterId)],
+    ) -> impl Future<Output = Result<Vec<RowId>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Puts the message of a dead letter back: into its place if it kept one, with no attempts and
+    /// not on hold; else at the end of the outbox. `false` if a row of this message id waits there
+    /// already.
+    fn readmit(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        letter: LetterId,
+        envelope: &Envelope,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Takes the place of a parked dead letter away: its key goes on. `false` if it kept none.
+    fn unpark(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        letter: LetterId,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send
+    where
+        Self: Store;
+
     /// Gives a slot to rows that plain SQL inserted without one (where the database cannot compute
     /// it itself). Returns how many.
     fn adopt(
@@ -106,7 +145,7 @@ pub trait OutboxStore {
         Self: Store;
 
     /// How long until the first row on hold in these lanes may be tried again; `None` if none is on
-    /// hold.
+    /// hold. Parked rows wait for an operator and do not count.
     fn next_due(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -131,6 +170,8 @@ pub struct Backlog {
     pub rows: u64,
     /// Rows whose last dispatch failed.
     pub held: u64,
+    /// Keys that wait for a dead letter: parked rows, in none of the other counts.
+    pub parked: u64,
     /// How long ago the oldest was enqueued, by the database's clock; zero without rows.
     pub oldest: Duration,
 }

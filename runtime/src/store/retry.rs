@@ -2,8 +2,10 @@ use std::future::Future;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use super::database::ConnectionOf;
-use super::{Fence, Store, StoreError};
+use super::{Fence, LetterId, MemberId, Store, StoreError};
 use crate::message::{Envelope, OrderingKey, Slot};
 
 /// A delivery that joins the retry table.
@@ -21,6 +23,9 @@ pub struct NewHold {
     /// How long until it may be tried again, by the database's clock; `None` for a successor, which
     /// waits for its head.
     pub delay: Option<Duration>,
+    /// Only the place of this dead letter: never due (`delay` is `None`), stored without its
+    /// payload; its key waits behind it.
+    pub parked: Option<LetterId>,
 }
 
 /// A message in the retry table that is due.
@@ -34,6 +39,25 @@ pub struct HeldRow {
     pub attempts: u32,
     /// How long it has been in the table, by the database's clock.
     pub held_for: Duration,
+    /// When it failed first.
+    pub failed_at: Option<OffsetDateTime>,
+    /// The dead letter that is replayed with it, or whose place it is.
+    pub letter: Option<LetterId>,
+    /// Whether it is only a dead letter's place.
+    pub parked: bool,
+}
+
+/// What [`RetryStore::claim`] says of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Which row.
+    pub position: i64,
+    /// Whether another process had claimed it and never said what became of it: it may have died
+    /// of it.
+    pub abandoned: bool,
+    /// How many processes have died while they ran it, as far as is known; only
+    /// [`RetryStore::claim_alone`] counts.
+    pub deaths: u32,
 }
 
 /// The retry table: per consumer, what failed and waits for its next try, and behind each such head
@@ -74,21 +98,89 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// Takes a message out of the table, at the beginning of the transaction that handles it; its
-    /// key's next one becomes due at once. `false` if it is gone or the partition's fence is stale:
-    /// then nothing changed and nothing may be handled.
-    fn release(
+    /// Writes down, in a transaction of its own, that this process is about to run rows together;
+    /// returns those that are there and still ours by the partition's fence. A claim ends when the
+    /// row is released, postponed or parked; one that another process left behind means that it
+    /// died, and such a row is to be run alone.
+    fn claim(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        fence: &Fence,
+        positions: &[i64],
+        member: MemberId,
+    ) -> impl Future<Output = Result<Vec<Claim>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// As [`RetryStore::claim`] for a row that is run alone: a claim that another process left
+    /// behind is counted as a death. `None` if the row is gone or the fence is stale.
+    fn claim_alone(
         &self,
         connection: &mut ConnectionOf<Self>,
         consumer: &str,
         fence: &Fence,
         position: i64,
+        member: MemberId,
+    ) -> impl Future<Output = Result<Option<Claim>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Takes messages out of the table, at the beginning of the transaction that handles them; of
+    /// each key the next one that is left becomes due at once, and dead letters that were replayed
+    /// with them become `Replayed`. Returns those taken: one that is missing is gone, or the
+    /// partition's fence is stale (then all are missing), and may not be handled.
+    fn release(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        fence: &Fence,
+        positions: &[i64],
+    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Makes a row the place of its dead letter: never due, without payload, its key waiting behind
+    /// it. `false` if it is gone or the fence is stale.
+    fn park_held(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        fence: &Fence,
+        position: i64,
+        letter: LetterId,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send
     where
         Self: Store;
 
-    /// Counts a failed try and sets the time of the next. `false` if the row is gone or the fence
-    /// is stale.
+    /// Puts the message of a dead letter back, with no attempts: into its place if it kept one, due
+    /// at once; else at the end of the table, due at once, or behind its key's head if the key is on
+    /// hold. `false` if a row of this message id is there already. The inbox has its id since it was
+    /// first received.
+    fn readmit_held(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        letter: LetterId,
+        slot: Slot,
+        envelope: &Envelope,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Takes the place of a parked dead letter away; its key's next one becomes due at once.
+    /// `false` if it kept none.
+    fn unpark_held(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        letter: LetterId,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Counts a failed try, sets the time of the next, and ends the claim. `false` if the row is
+    /// gone or the fence is stale.
     fn postpone(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -101,7 +193,8 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// How many messages of a consumer are in the table, and how many distinct keys are on hold.
+    /// How many messages of a consumer are in the table (places of dead letters are none), and how
+    /// many distinct keys are on hold, parked ones among them.
     fn held(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -110,7 +203,19 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// The messages of one key in the table, in order, at most `limit`: for operators and tests.
+    /// How many messages of one key are in the table; counts no further than `limit`.
+    fn held_count(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        key: &OrderingKey,
+        limit: usize,
+    ) -> impl Future<Output = Result<usize, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// The messages of one key in the table, in order, at most `limit`; places of dead letters
+    /// among them.
     fn held_of_key(
         &self,
         connection: &mut ConnectionOf<Self>,

@@ -5,8 +5,8 @@ use diesel_async::{
 use super::classify::classify;
 use super::connect::Manager;
 use super::{PostgresStore, enqueue, migration};
-use crate::message::Envelope;
-use crate::store::{Database, StoreError, StoreErrorKind, Tables};
+use crate::message::{Envelope, MessageId};
+use crate::store::{Database, NewScheduled, StoreError, StoreErrorKind, Tables};
 
 /// To COMMIT after a statement has failed, PostgreSQL answers that all is well, and rolls back. If
 /// the application has swallowed the error, its message would then be acknowledged without effect.
@@ -42,6 +42,22 @@ impl Database for Postgres {
             .run(connection, enqueue::OPERATION)
             .await?;
         Ok(())
+    }
+
+    async fn insert_scheduled(
+        _connection: &mut AsyncPgConnection,
+        _tables: &Tables,
+        _scheduled: &[NewScheduled],
+    ) -> Result<(), StoreError> {
+        todo!()
+    }
+
+    async fn cancel_scheduled(
+        _connection: &mut AsyncPgConnection,
+        _tables: &Tables,
+        _id: MessageId,
+    ) -> Result<bool, StoreError> {
+        todo!()
     }
 
     async fn commit(connection: &mut AsyncPgConnection) -> diesel::QueryResult<()> {

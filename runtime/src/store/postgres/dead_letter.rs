@@ -9,7 +9,11 @@ use super::PostgresStore;
 use super::columns::timestamp;
 use super::statement::{Statement, statements};
 use crate::message::RawMessage;
+#[allow(unused_imports)]
+use crate::message::*;
 use crate::store::text::storable;
+#[allow(unused_imports)]
+use crate::store::*;
 use crate::store::{DeadLetterStore, NewDeadLetter, Origin, StoreError};
 
 statements!(DeadLetterTexts {
@@ -29,13 +33,60 @@ SELECT count(*) FROM {posta}dead_letter WHERE consumer IS NOT DISTINCT FROM $1";
 });
 
 impl DeadLetterStore for PostgresStore {
+    async fn letters(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _filter: &LetterFilter,
+        _after: Option<LetterId>,
+        _limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        todo!()
+    }
+    async fn letter_groups(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _filter: &LetterFilter,
+        _limit: usize,
+    ) -> Result<Vec<LetterGroup>, StoreError> {
+        todo!()
+    }
+    async fn lock_letters(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _letters: &[LetterId],
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        todo!()
+    }
+    async fn change_letters(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _letters: &[LetterId],
+        _change: LetterChange,
+    ) -> Result<Vec<LetterId>, StoreError> {
+        todo!()
+    }
+    async fn revise(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _letter: LetterId,
+        _revision: &NewRevision,
+    ) -> Result<Option<u32>, StoreError> {
+        todo!()
+    }
+    async fn revisions(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _letter: LetterId,
+    ) -> Result<Vec<Revision>, StoreError> {
+        todo!()
+    }
     async fn bury(
         &self,
         connection: &mut AsyncPgConnection,
         letters: &[NewDeadLetter],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<LetterId>, StoreError> {
         if letters.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let text = |part: fn(&RawMessage) -> Option<&String>| -> Vec<Option<String>> {
             let stored = |text: &String| without_nul(text).into_owned();
@@ -73,7 +124,7 @@ impl DeadLetterStore for PostgresStore {
             .bind::<Array<Text>, _>(errors)
             .run(connection, "write dead letters")
             .await?;
-        Ok(())
+        todo!()
     }
 
     async fn dead_letters(

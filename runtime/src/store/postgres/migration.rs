@@ -16,11 +16,18 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "core",
-    sql: include_str!("../../../migrations/postgres/0001_core.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "core",
+        sql: include_str!("../../../migrations/postgres/0001_core.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "failure",
+        sql: include_str!("../../../migrations/postgres/0002_failure.sql"),
+    },
+];
 
 const CREATE_SCHEMA: &str = r#"CREATE SCHEMA IF NOT EXISTS "{name}";"#;
 

@@ -9,7 +9,11 @@ use super::columns::{MessageColumns, MessageRow, parsed};
 use super::duration::{duration, micros};
 use super::statement::{Statement, statements};
 use crate::message::Slot;
+#[allow(unused_imports)]
+use crate::message::*;
 use crate::store::text::storable;
+#[allow(unused_imports)]
+use crate::store::*;
 use crate::store::{
     Backlog, FailedRow, Fence, OutboxRow, OutboxStore, Resource, RowId, StoreError, StoreErrorKind,
 };
@@ -181,6 +185,29 @@ FROM {posta}outbox";
 });
 
 impl OutboxStore for PostgresStore {
+    async fn park(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _fences: &[Fence],
+        _rows: &[(RowId, LetterId)],
+    ) -> Result<Vec<RowId>, StoreError> {
+        todo!()
+    }
+    async fn readmit(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _letter: LetterId,
+        _envelope: &Envelope,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn unpark(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
     async fn pending(
         &self,
         connection: &mut AsyncPgConnection,
@@ -203,6 +230,8 @@ impl OutboxStore for PostgresStore {
         rows.into_iter()
             .map(|(slot, position, attempts, message)| {
                 Ok(OutboxRow {
+                    failed_at: None,
+                    letter: None,
                     id: row_id((slot, position), READ)?,
                     attempts: u32::try_from(attempts).unwrap_or_default(),
                     message: parsed(message),
@@ -289,6 +318,7 @@ impl OutboxStore for PostgresStore {
             .await?;
         let (rows, held, oldest) = counted.into_iter().next().unwrap_or_default();
         Ok(Backlog {
+            parked: 0,
             rows: rows.unsigned_abs(),
             held: held.unsigned_abs(),
             oldest: oldest.map(duration).unwrap_or_default(),

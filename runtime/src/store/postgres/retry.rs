@@ -10,8 +10,12 @@ use super::duration::{duration, micros};
 use super::enqueue::Columns;
 use super::statement::{Statement, statements};
 use super::walk::Walk;
+#[allow(unused_imports)]
+use crate::message::*;
 use crate::message::{OrderingKey, Slot};
 use crate::store::text::storable;
+#[allow(unused_imports)]
+use crate::store::*;
 use crate::store::{Fence, HeldRow, NewHold, Resource, RetryStore, StoreError};
 
 statements!(RetryTexts {
@@ -130,6 +134,72 @@ ORDER BY r.position LIMIT $4";
 const READ: &str = "read the retry table";
 
 impl RetryStore for PostgresStore {
+    async fn claim(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _fence: &Fence,
+        _positions: &[i64],
+        _member: MemberId,
+    ) -> Result<Vec<Claim>, StoreError> {
+        todo!()
+    }
+    async fn claim_alone(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _fence: &Fence,
+        _position: i64,
+        _member: MemberId,
+    ) -> Result<Option<Claim>, StoreError> {
+        todo!()
+    }
+    async fn release(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _fence: &Fence,
+        _positions: &[i64],
+    ) -> Result<Vec<i64>, StoreError> {
+        todo!()
+    }
+    async fn park_held(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _fence: &Fence,
+        _position: i64,
+        _letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn readmit_held(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _letter: LetterId,
+        _slot: Slot,
+        _envelope: &Envelope,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn unpark_held(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn held_count(
+        &self,
+        _connection: &mut AsyncPgConnection,
+        _consumer: &str,
+        _key: &OrderingKey,
+        _limit: usize,
+    ) -> Result<usize, StoreError> {
+        todo!()
+    }
     async fn hold(
         &self,
         connection: &mut AsyncPgConnection,
@@ -229,33 +299,6 @@ impl RetryStore for PostgresStore {
                 })
             }
         }
-    }
-
-    async fn release(
-        &self,
-        connection: &mut AsyncPgConnection,
-        consumer: &str,
-        fence: &Fence,
-        position: i64,
-    ) -> Result<bool, StoreError> {
-        const OPERATION: &str = "release a message on hold";
-        let released: Vec<(i16, Option<String>)> =
-            fenced(&self.texts().retry.release, consumer, fence, position)
-                .returning::<(SmallInt, Nullable<Text>)>()
-                .rows(connection, OPERATION)
-                .await?;
-        let Some((slot, key)) = released.into_iter().next() else {
-            return Ok(false);
-        };
-        if let Some(key) = key {
-            Statement::new(&self.texts().retry.promote)
-                .bind::<Text, _>(consumer)
-                .bind::<SmallInt, _>(slot)
-                .bind::<Text, _>(key)
-                .run(connection, OPERATION)
-                .await?;
-        }
-        Ok(true)
     }
 
     async fn postpone(
@@ -369,6 +412,9 @@ async fn held_rows(
     rows.into_iter()
         .map(|(position, attempts, held_for, message)| {
             Ok(HeldRow {
+                failed_at: None,
+                letter: None,
+                parked: false,
                 position,
                 envelope: trusted(message, READ)?,
                 attempts: u32::try_from(attempts).unwrap_or_default(),

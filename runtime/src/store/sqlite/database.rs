@@ -1,7 +1,7 @@
 use super::classify::classify;
 use super::{Connection, Manager, SqliteStore, enqueue, migration};
-use crate::message::Envelope;
-use crate::store::{Database, StoreError, StoreErrorKind, Tables};
+use crate::message::{Envelope, MessageId};
+use crate::store::{Database, NewScheduled, StoreError, StoreErrorKind, Tables};
 
 /// SQLite in one file: the embedded default.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,22 @@ impl Database for Sqlite {
         envelopes: &[Envelope],
     ) -> Result<(), StoreError> {
         enqueue::insert(connection, tables, envelopes).await
+    }
+
+    async fn insert_scheduled(
+        _connection: &mut Connection,
+        _tables: &Tables,
+        _scheduled: &[NewScheduled],
+    ) -> Result<(), StoreError> {
+        todo!()
+    }
+
+    async fn cancel_scheduled(
+        _connection: &mut Connection,
+        _tables: &Tables,
+        _id: MessageId,
+    ) -> Result<bool, StoreError> {
+        todo!()
     }
 
     fn classify(error: &diesel::result::Error) -> StoreErrorKind {

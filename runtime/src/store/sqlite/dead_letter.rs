@@ -4,15 +4,66 @@ use super::connection::on_thread;
 use super::row::{self, micros_of};
 use super::statement::{Sql, Statement};
 use super::{Connection, SqliteStore};
+#[allow(unused_imports)]
+use crate::message::*;
 use crate::store::text::storable;
+#[allow(unused_imports)]
+use crate::store::*;
 use crate::store::{DeadLetterStore, NewDeadLetter, Origin, StoreError};
 
 impl DeadLetterStore for SqliteStore {
+    async fn letters(
+        &self,
+        _connection: &mut Connection,
+        _filter: &LetterFilter,
+        _after: Option<LetterId>,
+        _limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        todo!()
+    }
+    async fn letter_groups(
+        &self,
+        _connection: &mut Connection,
+        _filter: &LetterFilter,
+        _limit: usize,
+    ) -> Result<Vec<LetterGroup>, StoreError> {
+        todo!()
+    }
+    async fn lock_letters(
+        &self,
+        _connection: &mut Connection,
+        _letters: &[LetterId],
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        todo!()
+    }
+    async fn change_letters(
+        &self,
+        _connection: &mut Connection,
+        _letters: &[LetterId],
+        _change: LetterChange,
+    ) -> Result<Vec<LetterId>, StoreError> {
+        todo!()
+    }
+    async fn revise(
+        &self,
+        _connection: &mut Connection,
+        _letter: LetterId,
+        _revision: &NewRevision,
+    ) -> Result<Option<u32>, StoreError> {
+        todo!()
+    }
+    async fn revisions(
+        &self,
+        _connection: &mut Connection,
+        _letter: LetterId,
+    ) -> Result<Vec<Revision>, StoreError> {
+        todo!()
+    }
     async fn bury(
         &self,
         connection: &mut Connection,
         letters: &[NewDeadLetter],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<LetterId>, StoreError> {
         let bury = self.sql(
             "INSERT INTO {posta}dead_letter (consumer, message_id, message_type, version, ordering_key, headers,
                  content_type, enqueued_at, attempts, reason, error, payload)
@@ -24,7 +75,8 @@ impl DeadLetterStore for SqliteStore {
                 .into_iter()
                 .try_for_each(|letter| letter.execute(connection).map(|_| ()))
         })
-        .await
+        .await?;
+        todo!()
     }
 
     async fn dead_letters(

@@ -20,11 +20,18 @@ struct Migration {
 
 /// All of them, in order. A migration never changes once it was released: its checksum is in the
 /// databases that ran it.
-const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "core",
-    sql: include_str!("../../../migrations/sqlite/0001_core.sql"),
-}];
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "core",
+        sql: include_str!("../../../migrations/sqlite/0001_core.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "failure",
+        sql: include_str!("../../../migrations/sqlite/0002_failure.sql"),
+    },
+];
 
 /// Posta's own record of them, beside the application's.
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS {posta}migration (

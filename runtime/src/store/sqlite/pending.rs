@@ -195,6 +195,8 @@ fn rows_at(
             let slot = u8::try_from(slot).ok().and_then(Slot::new);
             let slot = slot.ok_or_else(|| corrupt("a slot is out of range"))?;
             Ok(OutboxRow {
+                failed_at: None,
+                letter: None,
                 id: RowId { slot, position },
                 attempts: row::count(attempts),
                 message: row::envelope(columns),

@@ -9,7 +9,11 @@ use super::row::{self, COLUMNS, ColumnTypes, Columns, bind_envelope, micros_of};
 use super::statement::{Sql, Statement, Value};
 use super::{Connection, SqliteStore, lease};
 use crate::message::OrderingKey;
+#[allow(unused_imports)]
+use crate::message::*;
 use crate::store::text::storable;
+#[allow(unused_imports)]
+use crate::store::*;
 use crate::store::{Fence, HeldRow, NewHold, RetryStore, StoreError};
 
 /// The rows that are due. Heads, and rows without a key, are found by their time. A key's
@@ -56,6 +60,72 @@ const NEXT: &str = "SELECT MIN((
 type HeldTypes = (BigInt, BigInt, BigInt, ColumnTypes);
 
 impl RetryStore for SqliteStore {
+    async fn claim(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _fence: &Fence,
+        _positions: &[i64],
+        _member: MemberId,
+    ) -> Result<Vec<Claim>, StoreError> {
+        todo!()
+    }
+    async fn claim_alone(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _fence: &Fence,
+        _position: i64,
+        _member: MemberId,
+    ) -> Result<Option<Claim>, StoreError> {
+        todo!()
+    }
+    async fn release(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _fence: &Fence,
+        _positions: &[i64],
+    ) -> Result<Vec<i64>, StoreError> {
+        todo!()
+    }
+    async fn park_held(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _fence: &Fence,
+        _position: i64,
+        _letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn readmit_held(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _letter: LetterId,
+        _slot: Slot,
+        _envelope: &Envelope,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn unpark_held(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        todo!()
+    }
+    async fn held_count(
+        &self,
+        _connection: &mut Connection,
+        _consumer: &str,
+        _key: &OrderingKey,
+        _limit: usize,
+    ) -> Result<usize, StoreError> {
+        todo!()
+    }
     async fn hold(
         &self,
         connection: &mut Connection,
@@ -75,6 +145,7 @@ impl RetryStore for SqliteStore {
                 attempts,
                 error,
                 delay,
+                parked: _,
             } in &holds
             {
                 let row = hold.bind(consumer.as_str()).bind(slot.number());
@@ -123,40 +194,6 @@ impl RetryStore for SqliteStore {
             }
             let micros = next.one::<Nullable<BigInt>, Option<i64>>(connection)?;
             Ok(micros.map(row::duration))
-        })
-        .await
-    }
-
-    async fn release(
-        &self,
-        connection: &mut Connection,
-        consumer: &str,
-        fence: &Fence,
-        position: i64,
-    ) -> Result<bool, StoreError> {
-        let remove = self.sql(
-            "DELETE FROM {posta}retry WHERE position = ? AND consumer = ? RETURNING ordering_key",
-        );
-        let promote = self.sql(
-            "UPDATE {posta}retry SET due_at = {now} WHERE position = (
-                 SELECT MIN(position) FROM {posta}retry WHERE consumer = ? AND ordering_key = ?)",
-        );
-        let (store, consumer, fence) = (self.clone(), consumer.to_owned(), fence.clone());
-        on_thread(connection, "release a message", move |connection| {
-            if !lease::holds_partition(&store, connection, &consumer, &fence)? {
-                return Ok(false);
-            }
-            let removed = remove
-                .bind(position)
-                .bind(consumer.as_str())
-                .first::<Nullable<Text>, Option<String>>(connection)?;
-            if let Some(Some(key)) = &removed {
-                promote
-                    .bind(consumer)
-                    .bind(key.as_str())
-                    .execute(connection)?;
-            }
-            Ok(removed.is_some())
         })
         .await
     }
@@ -260,6 +297,9 @@ fn held_row_of(
     (position, attempts, held_for, columns): (i64, i64, i64, Columns),
 ) -> QueryResult<HeldRow> {
     Ok(HeldRow {
+        failed_at: None,
+        letter: None,
+        parked: false,
         position,
         attempts: row::count(attempts),
         held_for: row::duration(held_for),
