@@ -3,4 +3,8 @@
 //! A message that can never be dispatched or handled (malformed, undecodable, without an id) is
 //! written here in the transaction that takes it from where it was.
 
+mod fingerprint;
+
+pub use fingerprint::fingerprint;
+
 pub use crate::store::{NewDeadLetter, Origin};

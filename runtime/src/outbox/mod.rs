@@ -9,14 +9,22 @@
 #[cfg(any(feature = "postgres-blocking", feature = "sqlite"))]
 pub mod blocking;
 mod context;
+mod dispatch_policy;
 mod dispatcher;
 mod enqueue;
 mod error;
+mod failure;
+mod policies;
 mod settlement;
 mod wave;
 
 pub use context::Context;
+pub use dispatch_policy::{
+    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_BASE_MIN, BACKOFF_CAP_MAX, BACKOFF_DEFAULT,
+    DispatchPolicy, Unroutable,
+};
 pub(crate) use dispatcher::Dispatcher;
 pub use enqueue::Outbox;
 pub use error::EnqueueError;
+pub use policies::DispatchPolicies;
 pub(crate) use settlement::Settled;

@@ -5,6 +5,8 @@
 //! broker never holds a delay. A keyed message's successors join it there, in order, and run in
 //! order when it is through; other keys flow. Due times are the database's.
 
+mod after;
 mod backoff;
 
+pub use after::AfterDeadLetter;
 pub use backoff::Backoff;
