@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::DispatchPolicies;
 use super::failure::DispatchFailure;
+use super::schedule::Schedule;
 use super::settlement::{Settled, Settlement, Written, key};
 use super::wave::Waves;
 use crate::broker::{
@@ -12,7 +13,7 @@ use crate::broker::{
 use crate::lease::{Board, LeaseUse};
 use crate::message::Slot;
 use crate::operations::Counters;
-use crate::store::{Database, Fence, OutboxRow, OutboxStore, RowId, Store};
+use crate::store::{Database, Fence, OutboxRow, OutboxStore, RowId, ScheduleStore, Session, Store};
 use crate::supervision::{ChildError, Life, Wake, WakeListener, crash_point};
 use crate::telemetry::{self, Client};
 
@@ -21,8 +22,8 @@ const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// Publishes the rows of its lanes: the body of a dispatcher actor.
 ///
-/// One round, each step one function: take lanes → claim rows → set aside what can never be
-/// dispatched → publish in waves → settle. No transaction is open while publishing. An outage of
+/// One round, each step one function: take lanes → enqueue what is due → claim rows → set aside
+/// what can never be dispatched → publish in waves → settle. No transaction is open while publishing. An outage of
 /// broker or database backs off the dispatcher and is no row's attempt.
 #[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
@@ -66,15 +67,21 @@ impl<D: Database> Dispatcher<D> {
         let mut publisher: Option<Box<dyn Publisher<D>>> = None;
         let mut failures = 0;
         let mut pause = POLL_INTERVAL_MIN;
+        let mut schedule = Schedule::new(self.poll_interval_max);
         while !life.is_draining() {
-            enqueued.hear();
-            changes.hear();
+            // Both, each time.
+            if enqueued.hear() | changes.hear() {
+                schedule.called();
+            }
             self.take_lanes(&mut lanes);
-            match self.round(&lanes, &mut publisher).await {
+            match self.round(&lanes, &mut schedule, &mut publisher).await {
                 Ok(Round::Worked) => pause = POLL_INTERVAL_MIN,
                 Ok(Round::Idle(due)) => {
                     let wait = due.map_or(pause, |due| due.min(pause));
-                    self.rest(&life, wait, &mut enqueued, &mut changes).await;
+                    let wait = wait.min(schedule.wait());
+                    if self.rest(&life, wait, &mut enqueued, &mut changes).await {
+                        schedule.called();
+                    }
                     pause = (pause * 2).min(self.poll_interval_max);
                 }
                 Err(error) => {
@@ -132,24 +139,26 @@ impl<D: Database> Dispatcher<D> {
         }
     }
 
+    /// Waits so long, or until there may be something to do; whether somebody said so.
     async fn rest(
         &self,
         life: &Life,
         wait: Duration,
         enqueued: &mut WakeListener,
         changes: &mut WakeListener,
-    ) {
+    ) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = enqueued.called() => {}
-            () = changes.called() => {}
-            () = life.draining() => {}
+            () = tokio::time::sleep(wait) => false,
+            () = enqueued.called() => true,
+            () = changes.called() => true,
+            () = life.draining() => false,
         }
     }
 
     async fn round(
         &self,
         lanes: &BTreeMap<Slot, LeaseUse>,
+        schedule: &mut Schedule,
         publisher: &mut Option<Box<dyn Publisher<D>>>,
     ) -> Result<Round, ChildError> {
         if lanes.is_empty() {
@@ -161,6 +170,10 @@ impl<D: Database> Dispatcher<D> {
             .map(|(slot, lease)| (*slot, lease.fence()))
             .collect();
         let mut session = self.store.begin().await?;
+        if schedule.is_time() {
+            self.enqueue_due(&mut session, &slots, &fences, schedule)
+                .await?;
+        }
         let claimed = self
             .store
             .pending(&mut session, &slots, &[], self.batch)
@@ -188,6 +201,30 @@ impl<D: Database> Dispatcher<D> {
             lanes.values().for_each(LeaseUse::lost);
         }
         Ok(Round::Worked)
+    }
+
+    /// Moves scheduled messages that are due to the outbox, a batch at most: what waits there
+    /// already has its turn before the next ones.
+    async fn enqueue_due(
+        &self,
+        session: &mut Session<D>,
+        slots: &[Slot],
+        fences: &BTreeMap<Slot, Fence>,
+        schedule: &mut Schedule,
+    ) -> Result<(), ChildError> {
+        let next = self.store.next_scheduled(session, slots).await?;
+        if next.is_none_or(|next| next > Duration::ZERO) {
+            schedule.looked(next);
+            return Ok(());
+        }
+        let fences: Vec<Fence> = fences.values().cloned().collect();
+        let moved = self
+            .store
+            .enqueue_due(session, &fences, slots, self.batch)
+            .await?;
+        schedule.moved(moved);
+        crash_point!("dispatch.enqueued_due");
+        Ok(())
     }
 
     /// Keeps what can be dispatched. Malformed rows and rows above the size limit fail, alone; of

@@ -11,10 +11,13 @@ pub mod blocking;
 mod context;
 mod dispatch_policy;
 mod dispatcher;
+mod due;
 mod enqueue;
 mod error;
 mod failure;
 mod policies;
+mod schedule;
+mod scheduling;
 mod settlement;
 mod wave;
 
@@ -24,7 +27,8 @@ pub use dispatch_policy::{
     DispatchPolicy, Unroutable,
 };
 pub(crate) use dispatcher::Dispatcher;
+pub use due::{DELAY_MAX, DUE_YEAR_MAX};
 pub use enqueue::Outbox;
-pub use error::EnqueueError;
+pub use error::{DueError, EnqueueError};
 pub use policies::DispatchPolicies;
 pub(crate) use settlement::Settled;
