@@ -26,19 +26,26 @@ const _: () = assert!(BACKOFF_DEFAULT.cap().as_millis() <= BACKOFF_CAP_MAX.as_mi
 /// An attempt is a message's own: while the broker cannot be reached, is blocked or too slow,
 /// nobody's attempts are counted. A message that is malformed or too large fails at once, whatever
 /// `attempts_max` says, since the same again fails again.
+///
+/// ```
+/// use std::time::Duration;
+/// use posta::outbox::{DispatchPolicy, Unroutable};
+/// use posta::retry::AfterDeadLetter;
+///
+/// let orders = DispatchPolicy::default()
+///     .attempts_max(20)
+///     .backoff(Duration::from_millis(200), Duration::from_secs(30))
+///     .after_dead_letter(AfterDeadLetter::Parked);
+/// // Events that perhaps nobody wants.
+/// let events = DispatchPolicy::default().unroutable(Unroutable::Discard);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct DispatchPolicy {
-    /// After so many failed attempts the message becomes a dead letter: 1 to 10,000; 100 by
-    /// default.
-    pub attempts_max: u32,
-    /// Between two attempts the message, and its key behind it, is on hold for so long: 1 s
-    /// doubling up to 60 s, with full jitter, by default. Its base is at least 1 ms and at most its
-    /// cap, its cap at most 24 h.
-    pub backoff: Backoff,
-    /// What to do with a message that no queue takes.
-    pub unroutable: Unroutable,
-    /// What becomes of its key when it is a dead letter; `Parked` by default.
-    pub after_dead_letter: AfterDeadLetter,
+    pub(crate) attempts_max: u32,
+    pub(crate) backoff: Backoff,
+    pub(crate) unroutable: Unroutable,
+    pub(crate) after_dead_letter: AfterDeadLetter,
 }
 
 /// What to do with a message that the broker returns since no queue takes it.
@@ -54,6 +61,33 @@ pub enum Unroutable {
 }
 
 impl DispatchPolicy {
+    /// After so many failed attempts a message becomes a dead letter: 1 to 10,000; 100 by default.
+    pub const fn attempts_max(mut self, attempts: u32) -> Self {
+        self.attempts_max = attempts;
+        self
+    }
+
+    /// Between two attempts a message, and its key behind it, is on hold: for a random time up to
+    /// `base`, then up to twice as long each time, never more than `cap`; 1 s and 60 s by default.
+    /// `base` is at least 1 ms and at most `cap`, `cap` at most 24 h.
+    pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
+        self.backoff = Backoff::new(base, cap);
+        self
+    }
+
+    /// What to do with a message that no queue takes; a dead letter in the end by default.
+    pub const fn unroutable(mut self, then: Unroutable) -> Self {
+        self.unroutable = then;
+        self
+    }
+
+    /// What becomes of the key of a dead letter; parked by default. No matter for a message without
+    /// a key.
+    pub const fn after_dead_letter(mut self, then: AfterDeadLetter) -> Self {
+        self.after_dead_letter = then;
+        self
+    }
+
     /// Every rule that this policy breaks; `of` names it.
     pub(crate) fn mistakes(&self, of: &str) -> Vec<String> {
         let mut mistakes = Vec::new();
@@ -116,12 +150,11 @@ mod tests {
     fn every_broken_rule_is_told_with_field_value_and_limit() {
         assert!(DispatchPolicy::default().mistakes("dispatch").is_empty());
         let (second, day) = (Duration::from_secs(1), Duration::from_secs(86_400));
-        let policy = |attempts_max, backoff| DispatchPolicy {
-            attempts_max,
-            backoff,
-            ..DispatchPolicy::default()
+        let policy = |attempts, base, cap| {
+            let policy = DispatchPolicy::default().attempts_max(attempts);
+            policy.backoff(base, cap)
         };
-        let mistakes = policy(0, Backoff::new(Duration::ZERO, day * 2)).mistakes("dispatch");
+        let mistakes = policy(0, Duration::ZERO, day * 2).mistakes("dispatch");
         assert_eq!(
             mistakes,
             [
@@ -130,19 +163,16 @@ mod tests {
                 "dispatch.backoff: its cap is 172800s; it must be at most 86400s",
             ]
         );
-        let mistakes = policy(10_001, Backoff::new(second * 2, second)).mistakes("dispatch");
+        let mistakes = policy(10_001, second * 2, second).mistakes("dispatch");
         assert_eq!(mistakes.len(), 2);
         assert!(mistakes[1].contains("2s") && mistakes[1].contains("its cap, 1s"));
-        let most = policy(10_000, Backoff::new(day, day));
+        let most = policy(10_000, day, day);
         assert!(most.mistakes("dispatch").is_empty());
     }
 
     #[test]
     fn a_policy_reads_as_a_sentence() {
-        let policy = DispatchPolicy {
-            unroutable: Unroutable::Discard,
-            ..DispatchPolicy::default()
-        };
+        let policy = DispatchPolicy::default().unroutable(Unroutable::Discard);
         let text = "100 attempts, 1s to 60s apart, then its key is parked; discarded if unroutable";
         assert_eq!(policy.to_string(), text);
     }

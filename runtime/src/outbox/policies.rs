@@ -54,14 +54,8 @@ mod tests {
 
     #[test]
     fn a_types_own_policy_takes_precedence_and_names_are_checked() {
-        let own = DispatchPolicy {
-            attempts_max: 3,
-            ..DispatchPolicy::default()
-        };
-        let bad = DispatchPolicy {
-            attempts_max: 0,
-            ..DispatchPolicy::default()
-        };
+        let own = DispatchPolicy::default().attempts_max(3);
+        let bad = DispatchPolicy::default().attempts_max(0);
         let by_type = [("order.placed", own), ("no type", bad)];
         let policies = DispatchPolicies {
             by_type: by_type.map(|(name, it)| (name.to_owned(), it)).into(),

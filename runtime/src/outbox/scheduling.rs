@@ -9,8 +9,8 @@ use crate::store::{Database, Due, NewScheduled, StoreError};
 
 impl<D: Database> Outbox<D> {
     /// Schedules a message, in the transaction that is open on the connection: if that commits, the
-    /// message is enqueued by the dispatcher when so much time has passed since this call, by the
-    /// database's clock. At most ten years ([`super::DELAY_MAX`]).
+    /// message is enqueued by the dispatcher when so much time has passed since it was written,
+    /// by the database's clock. At most ten years ([`super::DELAY_MAX`]).
     ///
     /// It takes its place in its key's order when it is due, behind what was enqueued before.
     ///

@@ -23,7 +23,7 @@ impl Backoff {
         self.base
     }
 
-    /// The longest delay after any number of failures.
+    /// The longest delay of all.
     #[must_use]
     pub const fn cap(&self) -> Duration {
         self.cap

@@ -69,7 +69,7 @@ impl<'t, D: Database> Tx<'t, D> {
     }
 
     /// Schedules a message: if this transaction commits, it is enqueued when so much time has passed
-    /// since, by the database's clock. At most ten years ([`crate::outbox::DELAY_MAX`]).
+    /// since it was written (just before the commit), by the database's clock. At most ten years ([`crate::outbox::DELAY_MAX`]).
     ///
     /// It takes its place in its key's order when it is due, behind what was enqueued before. Trace
     /// context and causation are those of this call, as for [`Tx::enqueue`].
