@@ -458,7 +458,10 @@ async fn what_the_broker_refuses_is_tried_and_then_set_aside() {
         .start()
         .await
         .expect("a running service");
-    world.vhost().tap("full", "test.echo.*").await;
+    until("the full queue is bound", async || {
+        world.vhost().bind("full", "test.echo.*")
+    })
+    .await;
     let head = send_a_head_and_others(&posta).await;
     let letter = the_letter::<Sqlite>(&store).await;
     until("the other key is through", async || {
