@@ -67,6 +67,7 @@ impl<D: Database> Parts<D> {
 
         // Users first, keepers last: a keeper drains when its board is idle.
         let dispatchers = tree.supervisor();
+        let policies = Arc::new(settings.dispatch.clone());
         let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
         for index in 0..of {
             let dispatcher = Dispatcher::<D> {
@@ -78,6 +79,7 @@ impl<D: Database> Parts<D> {
                 of,
                 batch: settings.dispatch_batch,
                 payload_bytes_max: settings.payload_bytes_max,
+                policies: policies.clone(),
                 poll_interval_max: settings.poll_interval_max,
                 enqueued: wakes.enqueued.clone(),
                 counters: counters.clone(),
