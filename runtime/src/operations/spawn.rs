@@ -1,10 +1,13 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
 use tokio::sync::watch;
 
+use super::operator::Wiring;
 use super::posta::Running;
 use super::relay::Relay;
+use super::replay::Replayer;
 use super::tree::Tree;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
@@ -103,12 +106,21 @@ impl<D: Database> Parts<D> {
             .iter()
             .map(|consumer| consumer.name.clone())
             .collect();
+        let mut wiring = Wiring {
+            handlers: BTreeMap::new(),
+            enqueued: wakes.enqueued.clone(),
+            begun: Wake::new(),
+            payload_bytes_max: settings.payload_bytes_max,
+        };
         for (consumer, declaration) in consumers.into_iter().zip(declarations) {
             let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
             boards.push(board.clone());
             let partitions = consumer.partitions;
             let supervisor = tree.supervisor();
             let handlers = Arc::new(consumer.handlers);
+            wiring
+                .handlers
+                .insert(consumer.name.clone(), handlers.clone());
             for number in 0..partitions {
                 let partition = Partition {
                     store: store.clone(),
@@ -154,12 +166,23 @@ impl<D: Database> Parts<D> {
         tree.start(&relays, "relay".to_owned(), move |life| {
             relay.clone().run(life)
         });
+        let operations = tree.supervisor();
+        let replayer = Replayer {
+            store: store.clone(),
+            handled: wiring.handled(),
+            begun: wiring.begun.clone(),
+            enqueued: wakes.enqueued.clone(),
+        };
+        tree.start(&operations, "replayer".to_owned(), move |life| {
+            replayer.clone().run(life)
+        });
         Posta::new(
             store,
             outbox,
             wakes.enqueued,
             counters,
             names,
+            wiring,
             Running {
                 member,
                 boards,
