@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::{Pace, Readmission, readmit};
 use crate::store::{
-    ConnectionOf, DeadLetter, DeadLetterStore, LetterChange, LetterId, LetterState, NewAction,
-    RecordStore, ReplayRun, ReplayStore, RunState, Store, StoreError,
+    ConnectionOf, DeadLetter, LetterChange, LetterId, LetterState, NewAction, ReplayRun, RunState,
+    Store, StoreError,
 };
 use crate::supervision::crash_point;
 
@@ -27,7 +27,7 @@ pub(crate) enum Stepped {
 
 /// Takes the next step of a run that is due, in one transaction. Looks before it locks: without a
 /// run it costs one query.
-pub(crate) async fn step<S: Store>(store: &S) -> Result<Stepped, StoreError> {
+pub(crate) async fn step<S: Store>(store: &S, patience: Duration) -> Result<Stepped, StoreError> {
     let mut session = store.begin_read().await?;
     let due = store.next_step(&mut session).await;
     session.rollback().await;
