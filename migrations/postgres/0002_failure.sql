@@ -1,17 +1,21 @@
 -- Posta's tables, version 2: dead letters that an operator can repair, parked keys, scheduled messages.
 
 -- A parked row keeps its key's place: it is never due, and its key waits behind it. The message itself is the dead letter's.
+--
+-- Never is the last day of the year 9999, so that processes of version 1, which know nothing of `parked`, find the row on
+-- hold and not due, and take the indexes that they have always taken. (NULL would tell them that the row has lost its
+-- head, and infinity cannot be subtracted from.)
 ALTER TABLE {posta}outbox
     ADD COLUMN parked      boolean NOT NULL DEFAULT false,
     -- The letter that this row keeps the place of, or that goes out again with it.
     ADD COLUMN dead_letter bigint,
     -- When it failed first.
     ADD COLUMN failed_at   timestamptz,
-    ADD CONSTRAINT outbox_parked_is_dead CHECK (NOT parked OR (dead_letter IS NOT NULL AND held_until IS NOT NULL));
+    ADD CONSTRAINT outbox_parked_is_dead CHECK (NOT parked OR dead_letter IS NOT NULL),
+    ADD CONSTRAINT outbox_parked_is_never_due
+        CHECK (parked = (held_until IS NOT DISTINCT FROM timestamptz '9999-12-31 00:00:00+00'));
 
-DROP INDEX {posta}outbox_due;
-CREATE INDEX outbox_due ON {posta}outbox (slot, held_until, position) WHERE held_until IS NOT NULL AND NOT parked;
-CREATE INDEX outbox_parked ON {posta}outbox (dead_letter) WHERE parked;
+CREATE INDEX outbox_letter ON {posta}outbox (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}retry
     ADD COLUMN parked      boolean NOT NULL DEFAULT false,
@@ -21,12 +25,12 @@ ALTER TABLE {posta}retry
     ADD COLUMN claimed_by  uuid,
     -- How many processes died while they ran it.
     ADD COLUMN deaths      integer NOT NULL DEFAULT 0,
-    ADD CONSTRAINT retry_parked_is_dead
-        CHECK (NOT parked OR (dead_letter IS NOT NULL AND due_at IS NULL AND ordering_key IS NOT NULL));
+    ADD CONSTRAINT retry_deaths_range CHECK (deaths >= 0),
+    ADD CONSTRAINT retry_parked_is_dead CHECK (NOT parked OR (dead_letter IS NOT NULL AND ordering_key IS NOT NULL)),
+    ADD CONSTRAINT retry_parked_is_never_due
+        CHECK (parked = (due_at IS NOT DISTINCT FROM timestamptz '9999-12-31 00:00:00+00'));
 
-DROP INDEX {posta}retry_waiting;
-CREATE INDEX retry_waiting ON {posta}retry (consumer, slot, ordering_key, position) WHERE due_at IS NULL AND NOT parked;
-CREATE INDEX retry_parked ON {posta}retry (dead_letter) WHERE parked;
+CREATE INDEX retry_letter ON {posta}retry (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}dead_letter
     ADD COLUMN slot            smallint,
@@ -39,13 +43,19 @@ ALTER TABLE {posta}dead_letter
     -- The error without what differs between two occurrences of it.
     ADD COLUMN fingerprint     text NOT NULL DEFAULT '',
     ADD COLUMN first_failed_at timestamptz,
+    -- When it was set aside first, if that is not dead_at: it was set aside again.
+    ADD COLUMN first_dead_at   timestamptz,
     ADD COLUMN ended_at        timestamptz,
+    ADD CONSTRAINT dead_letter_slot_range CHECK (slot BETWEEN 0 AND 63),
     ADD CONSTRAINT dead_letter_state CHECK (state IN ('dead', 'replaying', 'replayed', 'discarded')),
     ADD CONSTRAINT dead_letter_ended CHECK ((state IN ('replayed', 'discarded')) = (ended_at IS NOT NULL)),
-    ADD CONSTRAINT dead_letter_parked CHECK (NOT parked OR (state IN ('dead', 'replaying') AND ordering_key IS NOT NULL));
+    ADD CONSTRAINT dead_letter_parked CHECK (NOT parked OR (state IN ('dead', 'replaying') AND ordering_key IS NOT NULL)),
+    ADD CONSTRAINT dead_letter_counts CHECK (replays >= 0 AND revision >= 0);
 
 CREATE INDEX dead_letter_dead ON {posta}dead_letter (position) WHERE state = 'dead';
-CREATE INDEX dead_letter_message ON {posta}dead_letter (message_id);
+-- Hashes, since a foreign id or key can be longer than a B-tree takes.
+CREATE INDEX dead_letter_message ON {posta}dead_letter USING hash (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX dead_letter_key ON {posta}dead_letter USING hash (ordering_key) WHERE ordering_key IS NOT NULL;
 
 -- What an operator made of a dead letter's message. The original stays in dead_letter.
 CREATE TABLE {posta}dead_letter_revision (
@@ -148,6 +158,3 @@ CREATE TABLE {posta}handled_type (
     seen_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT handled_type_pkey PRIMARY KEY (consumer, message_type)
 );
-
--- Redispatch chooses by time, type and key.
-CREATE INDEX dispatched_message ON {posta}dispatched (message_id);

@@ -15,6 +15,7 @@ fn head(key: &str, delay: Duration) -> NewHold {
         attempts: 1,
         error: Some("failed".to_owned()),
         delay: Some(delay),
+        parked: None,
     }
 }
 
@@ -26,6 +27,7 @@ fn successor(key: &str, payload: &str) -> NewHold {
         attempts: 0,
         error: None,
         delay: None,
+        parked: None,
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) fn row_of(envelope: Envelope) -> OutboxRow {
     OutboxRow {
         id,
         attempts: 0,
+        failed_at: None,
+        letter: None,
         message: Ok(envelope),
     }
 }

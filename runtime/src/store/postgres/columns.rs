@@ -69,7 +69,7 @@ pub(super) fn trusted(row: MessageRow, operation: &'static str) -> Result<Envelo
 
 /// Takes a JSON object's members as texts. One that is no text is an error, and is kept as its JSON
 /// for whoever looks into it.
-fn texts(headers: &str, texts: &mut BTreeMap<String, String>) -> Result<(), String> {
+pub(super) fn texts(headers: &str, texts: &mut BTreeMap<String, String>) -> Result<(), String> {
     let members: BTreeMap<String, &RawValue> =
         serde_json::from_str(headers).map_err(|error| format!("headers: {error}"))?;
     let mut result = Ok(());
@@ -84,7 +84,7 @@ fn texts(headers: &str, texts: &mut BTreeMap<String, String>) -> Result<(), Stri
 }
 
 /// A point in time that `time` can hold: none for PostgreSQL's infinities and years beyond 9999.
-fn instant(PgTimestamp(micros): PgTimestamp) -> Option<OffsetDateTime> {
+pub(super) fn instant(PgTimestamp(micros): PgTimestamp) -> Option<OffsetDateTime> {
     EPOCH.checked_add(Duration::microseconds(micros))
 }
 
@@ -93,6 +93,23 @@ pub(super) fn timestamp(instant: OffsetDateTime) -> Option<PgTimestamp> {
     i64::try_from((instant - EPOCH).whole_microseconds())
         .ok()
         .map(PgTimestamp)
+}
+
+/// A point in time to compare with. PostgreSQL's times begin later than `time`'s; nothing here is as
+/// old as that.
+pub(super) fn bound(instant: OffsetDateTime) -> PgTimestamp {
+    timestamp(instant.max(datetime!(0001-01-01 0:00 UTC))).unwrap_or(PgTimestamp(i64::MAX))
+}
+
+/// A point in time that Posta's own statements have written.
+pub(super) fn stored(
+    stored: PgTimestamp,
+    operation: &'static str,
+) -> Result<OffsetDateTime, StoreError> {
+    instant(stored).ok_or_else(|| {
+        let why = format!("a time is {} microseconds from the year 2000", stored.0);
+        StoreError::new(operation, StoreErrorKind::Corrupt, why)
+    })
 }
 
 #[cfg(test)]

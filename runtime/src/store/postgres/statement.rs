@@ -209,18 +209,27 @@ where
 macro_rules! statements {
     ($name:ident { $($field:ident = $sql:expr;)* }) => {
         #[derive(Debug)]
-        pub(super) struct $name {
-            $(pub(super) $field: String,)*
+        pub(in crate::store::postgres) struct $name {
+            $(pub(in crate::store::postgres) $field: String,)*
         }
 
         impl $name {
-            pub(super) fn new(tables: &$crate::store::Tables) -> Self {
+            pub(in crate::store::postgres) fn new(tables: &$crate::store::Tables) -> Self {
                 Self { $($field: $crate::store::postgres::statement::qualified(tables, $sql),)* }
             }
         }
     };
 }
 pub(super) use statements;
+
+/// When the place of a dead letter is due: never, as a point in time that can be compared with and
+/// subtracted from. `0002_failure.sql` says why it is none of PostgreSQL's own.
+macro_rules! never {
+    () => {
+        "timestamptz '9999-12-31 00:00:00+00'"
+    };
+}
+pub(super) use never;
 
 /// A statement with the names of these tables.
 pub(crate) fn qualified(tables: &crate::store::Tables, sql: &str) -> String {

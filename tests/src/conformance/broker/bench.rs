@@ -236,6 +236,8 @@ pub(super) fn row(envelope: &Envelope) -> OutboxRow {
             position: 0,
         },
         attempts: 0,
+        failed_at: None,
+        letter: None,
         message: Ok(envelope.clone()),
     }
 }

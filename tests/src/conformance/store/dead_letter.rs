@@ -169,7 +169,13 @@ fn letter(origin: Origin, message: RawMessage) -> NewDeadLetter {
         message,
         reason: "undecodable",
         error: "it broke".to_owned(),
+        fingerprint: "it broke".to_owned(),
         attempts: 3,
+        again: None,
+        parked: false,
+        discarded: false,
+        slot: None,
+        first_failed_at: None,
     }
 }
 

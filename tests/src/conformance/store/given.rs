@@ -324,6 +324,7 @@ pub(super) fn failed(envelope: &Envelope, delay: Duration) -> NewHold {
         attempts: 1,
         error: Some("the handler failed".to_owned()),
         delay: Some(delay),
+        parked: None,
     }
 }
 
@@ -335,6 +336,7 @@ pub(super) fn successor(envelope: &Envelope) -> NewHold {
         attempts: 0,
         error: None,
         delay: None,
+        parked: None,
     }
 }
 
