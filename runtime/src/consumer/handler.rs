@@ -153,8 +153,6 @@ handlers_of_arity!(A1, A2, A3, A4);
 /// per batch.
 pub struct Handler<D: Database> {
     glue: Arc<dyn Glue<D>>,
-    /// The version of the schema that it was written for.
-    pub(crate) version: u32,
     decodes: Decode,
 }
 
@@ -189,7 +187,6 @@ impl<D: Database> Handler<D> {
                 function,
                 signature: PhantomData::<fn(M, Args) -> R>,
             }),
-            version: M::VERSION,
             decodes: decode::<M>,
         }
     }
@@ -221,7 +218,6 @@ impl<D: Database> Handler<D> {
                 method,
                 signature,
             }),
-            version: M::VERSION,
             decodes: decode::<M>,
         }
     }
@@ -257,7 +253,6 @@ impl<D: Database> Clone for Handler<D> {
     fn clone(&self) -> Self {
         Self {
             glue: self.glue.clone(),
-            version: self.version,
             decodes: self.decodes,
         }
     }

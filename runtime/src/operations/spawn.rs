@@ -12,7 +12,7 @@ use super::tree::Tree;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
 use crate::broker::{Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology};
-use crate::consumer::{Consumer, Partition};
+use crate::consumer::{Announcement, Consumer, DeadQueue, HeldCounts, Partition};
 use crate::lease::{Board, Keeper, MemberId, Resource};
 use crate::message::{MessageType, SLOTS};
 use crate::outbox::{Dispatcher, Outbox};
@@ -117,33 +117,45 @@ impl<D: Database> Parts<D> {
             boards.push(board.clone());
             let partitions = consumer.partitions;
             let supervisor = tree.supervisor();
-            let handlers = Arc::new(consumer.handlers);
-            wiring
-                .handlers
-                .insert(consumer.name.clone(), handlers.clone());
+            let (name, state) = (consumer.name.clone(), consumer.state.clone());
+            let handlers = Arc::new(consumer.into_handlers(settings.retry));
+            wiring.handlers.insert(name.clone(), handlers.clone());
+            let announcement = Announcement::new(store.clone(), &name, handlers.clone());
+            let partition = |number| Partition {
+                store: store.clone(),
+                driver: driver.clone(),
+                board: board.clone(),
+                member,
+                queue: PartitionQueue {
+                    consumer: name.clone(),
+                    partitions,
+                    number,
+                },
+                declaration: declaration.clone(),
+                announcement: announcement.clone(),
+                handlers: handlers.clone(),
+                state: state.clone(),
+                outbox: outbox.clone(),
+                enqueued: wakes.enqueued.clone(),
+                counters: counters.clone(),
+                client: client.clone(),
+                batch: settings.consume_batch,
+                unknown_type_grace: settings.unknown_type_grace,
+                held: HeldCounts::new(settings.held_max),
+            };
             for number in 0..partitions {
-                let partition = Partition {
-                    store: store.clone(),
-                    driver: driver.clone(),
-                    board: board.clone(),
-                    queue: PartitionQueue {
-                        consumer: consumer.name.clone(),
-                        partitions,
-                        number,
-                    },
-                    declaration: declaration.clone(),
-                    handlers: handlers.clone(),
-                    state: consumer.state.clone(),
-                    outbox: outbox.clone(),
-                    enqueued: wakes.enqueued.clone(),
-                    counters: counters.clone(),
-                    client: client.clone(),
-                    batch: settings.consume_batch,
-                    backoff: settings.retry_backoff,
-                    unknown_type_grace: settings.unknown_type_grace,
+                let partition = partition(number);
+                tree.start(&supervisor, format!("{name} {number}"), move |life| {
+                    partition.clone().run(life)
+                });
+            }
+            if driver.capabilities().delivery_limit {
+                let dead_queue = DeadQueue {
+                    partition: partition(0),
                 };
-                let name = format!("{} {number}", consumer.name);
-                tree.start(&supervisor, name, move |life| partition.clone().run(life));
+                tree.start(&supervisor, format!("{name} dead queue"), move |life| {
+                    dead_queue.clone().run(life)
+                });
             }
             let keeper = Keeper::<D> {
                 store: store.clone(),
@@ -169,7 +181,6 @@ impl<D: Database> Parts<D> {
         let operations = tree.supervisor();
         let replayer = Replayer {
             store: store.clone(),
-            handled: wiring.handled(),
             begun: wiring.begun.clone(),
             enqueued: wakes.enqueued.clone(),
         };
@@ -216,7 +227,7 @@ fn drive<D: Database>(
 }
 
 fn topology<D: Database>(consumer: &Consumer<D>) -> Topology {
-    let types = consumer.handlers.keys();
+    let types = consumer.handlings.keys();
     Topology {
         consumer: consumer.name.clone(),
         partitions: consumer.partitions,

@@ -66,7 +66,7 @@ impl<'w, D: Database> Handlers<'w, D> {
             return HandlerPresence::Absent;
         };
         let here = self.wiring.and_then(|wiring| wiring.handlers.get(consumer));
-        if here.is_some_and(|handlers| handlers.contains_key(message_type)) {
+        if here.is_some_and(|handlers| handlers.get(message_type).is_some()) {
             return HandlerPresence::Here;
         }
         let place = (consumer.clone(), message_type.to_owned());
@@ -85,7 +85,7 @@ impl<'w, D: Database> Handlers<'w, D> {
                 .and_then(|handlers| handlers.get(message_type.as_str())),
             _ => None,
         };
-        let Some(handler) = handler else {
+        let Some((handler, _)) = handler else {
             return decodes_as_json(message);
         };
         let version = message.version.unwrap_or(1).try_into().unwrap_or(0);

@@ -2,40 +2,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::consumer::Handler;
-use crate::message::MessageType;
+use crate::consumer::Handlers;
 use crate::store::Database;
 use crate::supervision::Wake;
 
 /// What an operator in a running process has beside the database: its handlers, and whom to call.
 pub(crate) struct Wiring<D: Database> {
     /// The handlers of each consumer, by message type.
-    pub(crate) handlers: BTreeMap<String, Arc<BTreeMap<&'static str, Handler<D>>>>,
+    pub(crate) handlers: BTreeMap<String, Arc<Handlers<D>>>,
     /// Called when something was put into the outbox or is due in the retry table.
     pub(crate) enqueued: Wake,
     /// Called when a replay run begins or goes on.
     pub(crate) begun: Wake,
     /// Largest payload, in bytes.
     pub(crate) payload_bytes_max: usize,
-}
-
-impl<D: Database> Wiring<D> {
-    /// What the consumers of this process handle, with the versions of the schemas.
-    pub(crate) fn handled(&self) -> Vec<(String, Vec<(MessageType, u32)>)> {
-        let types = |handlers: &BTreeMap<&'static str, Handler<D>>| {
-            handlers
-                .iter()
-                .filter_map(|(name, handler)| {
-                    let name = MessageType::from_static(name).ok()?;
-                    Some((name, handler.version))
-                })
-                .collect()
-        };
-        self.handlers
-            .iter()
-            .map(|(consumer, handlers)| (consumer.clone(), types(handlers)))
-            .collect()
-    }
 }
 
 impl<D: Database> Clone for Wiring<D> {

@@ -1,21 +1,17 @@
 use std::time::Duration;
 
 use super::{Stepped, step};
-use crate::message::MessageType;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::supervision::{ChildError, Life, Wake};
 
 /// The pause between two looks for a run, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Carries out replay runs: the body of the replayer actor, one per process. It also says, when it
-/// starts, which message types the process handles.
+/// Carries out replay runs: the body of the replayer actor, one per process.
 #[derive(Clone)]
 pub(crate) struct Replayer<S> {
     pub(crate) store: S,
-    /// What the consumers of this process handle, with the versions of the schemas.
-    pub(crate) handled: Vec<(String, Vec<(MessageType, u32)>)>,
     /// Called when a run begins or goes on in this process.
     pub(crate) begun: Wake,
     /// Called when letters went on their way.
@@ -26,10 +22,6 @@ impl<S: Store> Replayer<S> {
     /// Takes steps until the runtime drains. A step that the drain finds under way is dropped,
     /// which rolls it back.
     pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
-        tokio::select! {
-            () = self.announce(&life) => {}
-            () = life.draining() => return Ok(()),
-        }
         tokio::select! {
             () = self.replay(&life) => {}
             () = life.draining() => {}
@@ -82,31 +74,5 @@ impl<S: Store> Replayer<S> {
                 () = begun.called() => {}
             }
         }
-    }
-
-    /// Says what this process handles, so that an operator elsewhere can tell.
-    async fn announce(&self, life: &Life) {
-        let mut failures = 0;
-        while let Err(error) = self.try_announce().await {
-            failures += 1;
-            life.sit_out(failures, &error).await;
-        }
-        if failures > 0 {
-            life.recovered();
-        }
-    }
-
-    async fn try_announce(&self) -> Result<(), StoreError> {
-        if self.handled.is_empty() {
-            return Ok(());
-        }
-        let mut session = self.store.begin().await?;
-        for (consumer, types) in &self.handled {
-            if let Err(error) = self.store.announce(&mut session, consumer, types).await {
-                session.rollback().await;
-                return Err(error);
-            }
-        }
-        session.commit().await
     }
 }
