@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use posta::MessageId;
 use posta::message::Envelope;
-use posta::store::{
-    RecordStore, RedispatchFilter, RedispatchPreview, RedispatchStore,
-};
+use posta::store::{RecordStore, RedispatchFilter, RedispatchPreview, RedispatchStore};
 use time::OffsetDateTime;
 
 pub(super) use super::given::fresh as start;
