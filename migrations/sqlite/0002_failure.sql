@@ -1,33 +1,31 @@
 -- Posta's tables, version 2: dead letters that an operator can repair, parked keys, scheduled messages.
 
--- A parked row keeps its key's place: it is never due, and its key waits behind it. The message itself is the dead letter's.
+-- A parked row keeps its key's place: its key waits behind it, and it is never due. The message itself is the dead letter's.
+-- Never is the last time that there is, not NULL: so a process of version 1 leaves the place alone too.
 ALTER TABLE {posta}outbox ADD COLUMN parked INTEGER NOT NULL DEFAULT 0
     CONSTRAINT outbox_parked_range CHECK (parked IN (0, 1));
 -- The letter that this row keeps the place of, or that goes out again with it.
 ALTER TABLE {posta}outbox ADD COLUMN dead_letter INTEGER
-    CONSTRAINT outbox_parked_is_dead CHECK (parked = 0 OR (dead_letter IS NOT NULL AND held_until IS NOT NULL));
+    CONSTRAINT outbox_parked_is_dead
+        CHECK (parked = 0 OR (dead_letter IS NOT NULL AND held_until IS 9223372036854775807));
 -- When it failed first.
 ALTER TABLE {posta}outbox ADD COLUMN failed_at INTEGER;
 
-DROP INDEX {posta}outbox_due;
-CREATE INDEX {posta}outbox_due ON {posta}outbox (slot, held_until) WHERE held_until IS NOT NULL AND parked = 0;
-CREATE INDEX {posta}outbox_parked ON {posta}outbox (dead_letter) WHERE parked = 1;
+CREATE INDEX {posta}outbox_letter ON {posta}outbox (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}retry ADD COLUMN parked INTEGER NOT NULL DEFAULT 0
     CONSTRAINT retry_parked_range CHECK (parked IN (0, 1));
 ALTER TABLE {posta}retry ADD COLUMN dead_letter INTEGER
     CONSTRAINT retry_parked_is_dead
-        CHECK (parked = 0 OR (dead_letter IS NOT NULL AND due_at IS NULL AND ordering_key IS NOT NULL));
+        CHECK (parked = 0 OR (dead_letter IS NOT NULL AND due_at IS 9223372036854775807 AND ordering_key IS NOT NULL));
 ALTER TABLE {posta}retry ADD COLUMN failed_at INTEGER;
 -- Which process runs it, or ran it when that process died.
 ALTER TABLE {posta}retry ADD COLUMN claimed_by BLOB;
 -- How many processes died while they ran it.
-ALTER TABLE {posta}retry ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE {posta}retry ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0
+    CONSTRAINT retry_deaths_range CHECK (deaths >= 0);
 
-DROP INDEX {posta}retry_waiting;
-CREATE INDEX {posta}retry_waiting ON {posta}retry (consumer, slot, ordering_key, position)
-    WHERE due_at IS NULL AND parked = 0;
-CREATE INDEX {posta}retry_parked ON {posta}retry (dead_letter) WHERE parked = 1;
+CREATE INDEX {posta}retry_letter ON {posta}retry (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}dead_letter ADD COLUMN slot INTEGER;
 ALTER TABLE {posta}dead_letter ADD COLUMN state TEXT NOT NULL DEFAULT 'dead'
@@ -42,6 +40,8 @@ ALTER TABLE {posta}dead_letter ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
 -- The error without what differs between two occurrences of it.
 ALTER TABLE {posta}dead_letter ADD COLUMN fingerprint TEXT NOT NULL DEFAULT '';
 ALTER TABLE {posta}dead_letter ADD COLUMN first_failed_at INTEGER;
+-- When it was set aside first, once it has been set aside again: then dead_at is the last time.
+ALTER TABLE {posta}dead_letter ADD COLUMN first_dead_at INTEGER;
 ALTER TABLE {posta}dead_letter ADD COLUMN ended_at INTEGER
     CONSTRAINT dead_letter_ended CHECK ((state IN ('replayed', 'discarded')) = (ended_at IS NOT NULL));
 
@@ -149,3 +149,5 @@ CREATE TABLE {posta}handled_type (
 ) WITHOUT ROWID;
 
 CREATE INDEX {posta}dispatched_message ON {posta}dispatched (message_id);
+-- What was dispatched in a span of time, to go out again.
+CREATE INDEX {posta}dispatched_time ON {posta}dispatched (dispatched_at, position);

@@ -43,6 +43,15 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
         &'a self,
         queue: &'a PartitionQueue,
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>>;
+
+    /// Subscribes to the queue of what the broker gave up on for this consumer; `None` on a broker
+    /// that gives up on nothing.
+    fn subscribe_dead<'a>(
+        &'a self,
+        _consumer: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Box<dyn Subscription<D>>>, BrokerError>> {
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// What became of one message of a wave.
@@ -53,8 +62,14 @@ pub enum PublishOutcome {
     Confirmed,
     /// The broker has no queue for it; it kept nothing. The broker's text.
     Returned(String),
-    /// The broker refused it (nack, too large). The broker's or the driver's text.
+    /// The broker refused it (nack); it may take it another time. The broker's text.
     Refused(String),
+    /// It is larger than the driver is allowed to send, or than the broker takes: it was not
+    /// offered to the broker, and the same again would not be. The driver's text.
+    TooLarge(String),
+    /// It holds what this broker cannot carry, such as a header that has a meaning of its own
+    /// there: as for `TooLarge`. The driver's text.
+    Malformed(String),
     /// Not known, since the channel failed first: to be published again, and nobody's attempt.
     Unknown,
 }
@@ -100,6 +115,8 @@ pub struct Delivery {
     pub tag: DeliveryTag,
     /// Whether the broker delivered it before, as far as it says.
     pub redelivered: bool,
+    /// How often the broker delivered it before, as far as it counts; 0 if it does not.
+    pub deliveries: u32,
     /// The message; a foreign publisher's may be malformed.
     pub message: Result<Envelope, Malformed>,
 }

@@ -17,6 +17,18 @@ impl Backoff {
         Self { base, cap }
     }
 
+    /// The longest delay after the first failure.
+    #[must_use]
+    pub const fn base(&self) -> Duration {
+        self.base
+    }
+
+    /// The longest delay of all.
+    #[must_use]
+    pub const fn cap(&self) -> Duration {
+        self.cap
+    }
+
     /// The longest delay after this many failures in a row.
     #[must_use]
     pub fn ceiling(&self, failures: u32) -> Duration {

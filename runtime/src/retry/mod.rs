@@ -6,5 +6,11 @@
 //! order when it is through; other keys flow. Due times are the database's.
 
 mod backoff;
+mod policy;
 
+pub use crate::message::{AfterDeadLetter, RetryOverride};
 pub use backoff::Backoff;
+pub use policy::{
+    ATTEMPTS_MAX, ATTEMPTS_MAX_DEFAULT, BASE_DEFAULT, CAP_DEFAULT, CAP_MAX, DEADLINE_DEFAULT,
+    DEADLINE_MAX, DEADLINE_MIN, RetryPolicy,
+};

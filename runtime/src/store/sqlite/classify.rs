@@ -4,12 +4,18 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// The last parts of the names of Posta's tables: an error that misses one of them is about the
 /// migrations.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 16] = [
     "_outbox",
     "_dispatched",
     "_inbox",
     "_retry",
     "_dead_letter",
+    "_dead_letter_revision",
+    "_scheduled",
+    "_replay_run",
+    "_replay_item",
+    "_operator_action",
+    "_handled_type",
     "_lease",
     "_member",
     "_subscription",

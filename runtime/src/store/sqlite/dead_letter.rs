@@ -1,82 +1,127 @@
-use diesel::sql_types::BigInt;
+use std::collections::{BTreeMap, HashSet};
+
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
+use super::letter_filter::Conditions;
+use super::letter_row::{self, SUCCESSORS};
 use super::row::{self, micros_of};
-use super::statement::{Sql, Statement};
+use super::statement::{Sql, Statement, Value};
 use super::{Connection, SqliteStore};
-#[allow(unused_imports)]
-use crate::message::*;
 use crate::store::text::storable;
-#[allow(unused_imports)]
-use crate::store::*;
-use crate::store::{DeadLetterStore, NewDeadLetter, Origin, StoreError};
+use crate::store::{
+    DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, NewDeadLetter,
+    NewRevision, Origin, Revision, StoreError,
+};
+
+const BURY: &str = "INSERT INTO {posta}dead_letter (consumer, message_id, message_type, version, ordering_key, headers,
+         content_type, enqueued_at, payload, slot, first_failed_at, attempts, reason, error, fingerprint, parked, state,
+         ended_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, COALESCE(?, {now}), ?, ?, ?, ?, ?, ?, CASE WHEN ? = 1 THEN {now} END)
+     RETURNING position";
+
+/// A letter that is written anew: what was set aside first stays.
+const BURY_AGAIN: &str = "UPDATE {posta}dead_letter
+     SET first_dead_at = COALESCE(first_dead_at, dead_at), dead_at = {now}, attempts = ?, reason = ?, error = ?,
+         fingerprint = ?, parked = ?, state = ?, ended_at = CASE WHEN ? = 1 THEN {now} END
+     WHERE position = ? RETURNING position";
+
+/// Of the letters whose key waits for them, each key counts once, with what waits behind its first.
+const GROUPS: &str = "SELECT consumer, message_type, reason, fingerprint,
+         SUM(letters), SUM(keys), SUM(successors), MIN(oldest), MAX(newest)
+     FROM (
+         SELECT l.consumer, l.message_type, l.reason, l.fingerprint, COUNT(*) AS letters, MAX(l.parked) AS keys,
+             MAX({successors}) AS successors, MIN(l.dead_at) AS oldest, MAX(l.dead_at) AS newest
+         FROM {posta}dead_letter AS l WHERE {where}
+         GROUP BY l.consumer, l.message_type, l.reason, l.fingerprint, l.parked,
+             CASE WHEN l.parked = 1 THEN l.ordering_key END)
+     GROUP BY consumer, message_type, reason, fingerprint
+     ORDER BY SUM(letters) DESC, MAX(newest) DESC, consumer, message_type, reason, fingerprint LIMIT ?";
+
+type GroupTypes = (
+    Nullable<Text>,
+    Nullable<Text>,
+    Text,
+    Text,
+    BigInt,
+    BigInt,
+    BigInt,
+    BigInt,
+    BigInt,
+);
+
+type Group = (
+    Option<String>,
+    Option<String>,
+    String,
+    String,
+    i64,
+    i64,
+    i64,
+    i64,
+    i64,
+);
+
+/// The message as it was set aside, and what operators made of it.
+const REVISIONS: &str =
+    "SELECT 0, payload, version, content_type, '', '', COALESCE(first_dead_at, dead_at)
+     FROM {posta}dead_letter WHERE position = ?
+     UNION ALL
+     SELECT revision, payload, version, content_type, who, reason, revised_at
+     FROM {posta}dead_letter_revision WHERE dead_letter = ? ORDER BY 1";
+
+type RevisionTypes = (
+    BigInt,
+    Binary,
+    Nullable<BigInt>,
+    Nullable<Text>,
+    Text,
+    Text,
+    BigInt,
+);
+
+type RevisionRow = (
+    i64,
+    Vec<u8>,
+    Option<i64>,
+    Option<String>,
+    String,
+    String,
+    i64,
+);
 
 impl DeadLetterStore for SqliteStore {
-    async fn letters(
-        &self,
-        _connection: &mut Connection,
-        _filter: &LetterFilter,
-        _after: Option<LetterId>,
-        _limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        todo!()
-    }
-    async fn letter_groups(
-        &self,
-        _connection: &mut Connection,
-        _filter: &LetterFilter,
-        _limit: usize,
-    ) -> Result<Vec<LetterGroup>, StoreError> {
-        todo!()
-    }
-    async fn lock_letters(
-        &self,
-        _connection: &mut Connection,
-        _letters: &[LetterId],
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        todo!()
-    }
-    async fn change_letters(
-        &self,
-        _connection: &mut Connection,
-        _letters: &[LetterId],
-        _change: LetterChange,
-    ) -> Result<Vec<LetterId>, StoreError> {
-        todo!()
-    }
-    async fn revise(
-        &self,
-        _connection: &mut Connection,
-        _letter: LetterId,
-        _revision: &NewRevision,
-    ) -> Result<Option<u32>, StoreError> {
-        todo!()
-    }
-    async fn revisions(
-        &self,
-        _connection: &mut Connection,
-        _letter: LetterId,
-    ) -> Result<Vec<Revision>, StoreError> {
-        todo!()
-    }
     async fn bury(
         &self,
         connection: &mut Connection,
         letters: &[NewDeadLetter],
     ) -> Result<Vec<LetterId>, StoreError> {
-        let bury = self.sql(
-            "INSERT INTO {posta}dead_letter (consumer, message_id, message_type, version, ordering_key, headers,
-                 content_type, enqueued_at, attempts, reason, error, payload)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        );
-        let letters: Vec<Statement> = letters.iter().map(|letter| bind(&bury, letter)).collect();
+        let (bury, again) = (self.sql(BURY), self.sql(BURY_AGAIN));
+        let letters: Vec<(Option<Statement>, Statement)> = letters
+            .iter()
+            .map(|letter| {
+                let again = letter
+                    .again
+                    .map(|id| bind_death(again.statement(), letter).bind(id.0));
+                (again, bind(&bury, letter))
+            })
+            .collect();
         on_thread(connection, "set messages aside", move |connection| {
             letters
                 .into_iter()
-                .try_for_each(|letter| letter.execute(connection).map(|_| ()))
+                .map(|(again, new)| {
+                    let there = match again {
+                        Some(again) => again.first::<BigInt, i64>(connection)?,
+                        None => None,
+                    };
+                    // A letter that is gone, by hand, is one that was not there before.
+                    let id = there.map_or_else(|| new.one::<BigInt, i64>(connection), Ok)?;
+                    Ok(LetterId(id))
+                })
+                .collect()
         })
-        .await?;
-        todo!()
+        .await
     }
 
     async fn dead_letters(
@@ -85,13 +130,180 @@ impl DeadLetterStore for SqliteStore {
         origin: &Origin,
     ) -> Result<u64, StoreError> {
         let count = self
-            .sql("SELECT COUNT(*) FROM {posta}dead_letter WHERE consumer IS ?")
+            .sql("SELECT COUNT(*) FROM {posta}dead_letter WHERE consumer IS ? AND state = 'dead'")
             .bind(consumer_of(origin));
         on_thread(connection, "count dead letters", |connection| {
             count.one::<BigInt, i64>(connection).map(row::number)
         })
         .await
     }
+
+    async fn letters(
+        &self,
+        connection: &mut Connection,
+        filter: &LetterFilter,
+        after: Option<LetterId>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        let which =
+            letter_row::select("WHERE {where} AND l.position > ? ORDER BY l.position LIMIT ?");
+        let letters = Conditions::of(filter)
+            .statement(self, &which)
+            .bind(after.map_or(i64::MIN, |letter| letter.0))
+            .bind(limit);
+        on_thread(connection, "read dead letters", |connection| {
+            letter_row::read(letters, connection)
+        })
+        .await
+    }
+
+    async fn letter_groups(
+        &self,
+        connection: &mut Connection,
+        filter: &LetterFilter,
+        limit: usize,
+    ) -> Result<Vec<LetterGroup>, StoreError> {
+        let groups = Conditions::of(filter)
+            .statement(self, &GROUPS.replace("{successors}", SUCCESSORS))
+            .bind(limit);
+        on_thread(connection, "group dead letters", |connection| {
+            groups
+                .rows::<GroupTypes, Group>(connection)?
+                .into_iter()
+                .map(group)
+                .collect()
+        })
+        .await
+    }
+
+    /// Nobody else can act upon anything until the transaction ends: one writes at a time.
+    async fn lock_letters(
+        &self,
+        connection: &mut Connection,
+        letters: &[LetterId],
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        let which = "WHERE l.position IN (SELECT value FROM json_each(?)) ORDER BY l.position";
+        let letters = self.sql(&letter_row::select(which)).bind(numbers(letters));
+        on_thread(connection, "lock dead letters", |connection| {
+            letter_row::read(letters, connection)
+        })
+        .await
+    }
+
+    async fn change_letters(
+        &self,
+        connection: &mut Connection,
+        letters: &[LetterId],
+        change: LetterChange,
+    ) -> Result<Vec<LetterId>, StoreError> {
+        let (becomes, from) = match change {
+            LetterChange::Replay => (
+                "state = 'replaying', replays = replays + 1, attempts = 0",
+                "state = 'dead'",
+            ),
+            LetterChange::Discard => (
+                "state = 'discarded', parked = 0, ended_at = {now}",
+                "state = 'dead'",
+            ),
+            LetterChange::Restore => ("state = 'dead', ended_at = NULL", "state = 'discarded'"),
+            LetterChange::Skip => ("parked = 0", "state = 'dead' AND parked = 1"),
+        };
+        let change = self
+            .sql(&format!(
+                "UPDATE {{posta}}dead_letter SET {becomes}
+                 WHERE position IN (SELECT value FROM json_each(?)) AND {from} RETURNING position"
+            ))
+            .bind(numbers(letters));
+        let letters = letters.to_vec();
+        on_thread(connection, "change dead letters", move |connection| {
+            let changed = change.rows::<BigInt, i64>(connection)?;
+            let mut changed: HashSet<LetterId> = changed.into_iter().map(LetterId).collect();
+            Ok(letters
+                .into_iter()
+                .filter(|letter| changed.remove(letter))
+                .collect())
+        })
+        .await
+    }
+
+    async fn revise(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+        revision: &NewRevision,
+    ) -> Result<Option<u32>, StoreError> {
+        let count = self
+            .sql(
+                "UPDATE {posta}dead_letter SET revision = revision + 1
+                 WHERE position = ? AND state = 'dead' RETURNING revision",
+            )
+            .bind(letter.0);
+        let add = self.sql(
+            "INSERT INTO {posta}dead_letter_revision (dead_letter, revision, version, content_type, who, reason, payload)
+             VALUES (?, ?, ?, ?, ?, ?, ?)",
+        );
+        let revision = revision.clone();
+        on_thread(connection, "revise a dead letter", move |connection| {
+            let Some(number) = count.first::<BigInt, i64>(connection)? else {
+                return Ok(None);
+            };
+            add.bind(letter.0)
+                .bind(number)
+                .bind(revision.version)
+                .bind(revision.content_type.as_deref().map(part))
+                .bind(storable(&revision.who))
+                .bind(storable(&revision.reason))
+                .bind(revision.payload)
+                .execute(connection)?;
+            Ok(Some(row::count(number)))
+        })
+        .await
+    }
+
+    async fn revisions(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+    ) -> Result<Vec<Revision>, StoreError> {
+        let revisions = self.sql(REVISIONS).bind(letter.0).bind(letter.0);
+        on_thread(connection, "read a letter's revisions", |connection| {
+            revisions
+                .rows::<RevisionTypes, RevisionRow>(connection)?
+                .into_iter()
+                .map(revision)
+                .collect()
+        })
+        .await
+    }
+}
+
+/// The letters that were replayed got through, or will say so if they die again.
+pub(super) fn replayed(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    letters: &[i64],
+) -> QueryResult<()> {
+    if letters.is_empty() {
+        return Ok(());
+    }
+    store
+        .sql(
+            "UPDATE {posta}dead_letter SET state = 'replayed', parked = 0, ended_at = {now}
+             WHERE position IN (SELECT value FROM json_each(?)) AND state = 'replaying'",
+        )
+        .bind(Value::json(letters))
+        .execute(connection)
+        .map(|_| ())
+}
+
+/// Text without NUL, as in every database; SQLite would hold it, but its own shell and others would
+/// cut it there.
+pub(super) fn part(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+fn numbers(letters: &[LetterId]) -> Value {
+    Value::json(&letters.iter().map(|letter| letter.0).collect::<Vec<i64>>())
 }
 
 fn consumer_of(origin: &Origin) -> Option<String> {
@@ -101,20 +313,19 @@ fn consumer_of(origin: &Origin) -> Option<String> {
     }
 }
 
-/// Text without NUL, as in every database; SQLite would hold it, but its own shell and others would
-/// cut it there.
-fn part(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+fn origin_of(consumer: Option<String>) -> Origin {
+    consumer.map_or(Origin::Dispatch, Origin::Consumer)
 }
 
 fn bind(bury: &Sql, letter: &NewDeadLetter) -> Statement {
     let message = &letter.message;
-    let headers: std::collections::BTreeMap<String, String> = message
+    let headers: BTreeMap<String, String> = message
         .headers
         .iter()
         .map(|(name, value)| (part(name), part(value)))
         .collect();
-    bury.bind(consumer_of(&letter.origin))
+    let bury = bury
+        .bind(consumer_of(&letter.origin))
         .bind(message.id.as_deref().map(part))
         .bind(message.message_type.as_deref().map(part))
         .bind(message.version)
@@ -122,8 +333,56 @@ fn bind(bury: &Sql, letter: &NewDeadLetter) -> Statement {
         .bind(serde_json::to_string(&headers).expect("a map of texts has a JSON form"))
         .bind(message.content_type.as_deref().map(part))
         .bind(message.enqueued_at.map(micros_of))
+        .bind(message.payload.clone())
+        .bind(letter.slot.map(|slot| i64::from(slot.number())))
+        .bind(letter.first_failed_at.map(micros_of));
+    bind_death(bury, letter)
+}
+
+/// Binds attempts, reason, error, fingerprint, parked, state, and whether it has ended.
+fn bind_death(statement: Statement, letter: &NewDeadLetter) -> Statement {
+    let state = if letter.discarded {
+        "discarded"
+    } else {
+        "dead"
+    };
+    statement
         .bind(letter.attempts)
         .bind(letter.reason)
         .bind(storable(&letter.error))
-        .bind(message.payload.clone())
+        .bind(storable(&letter.fingerprint))
+        // A letter that is dropped keeps nobody waiting.
+        .bind(letter.parked && !letter.discarded)
+        .bind(state)
+        .bind(letter.discarded)
+}
+
+fn group(group: Group) -> QueryResult<LetterGroup> {
+    let (consumer, message_type, reason, fingerprint, letters, keys, successors, oldest, newest) =
+        group;
+    Ok(LetterGroup {
+        origin: origin_of(consumer),
+        message_type,
+        reason,
+        fingerprint,
+        letters: row::number(letters),
+        keys_parked: row::number(keys),
+        successors: row::number(successors),
+        oldest: row::time(oldest)?,
+        newest: row::time(newest)?,
+    })
+}
+
+fn revision(
+    (number, payload, version, content_type, who, reason, at): RevisionRow,
+) -> QueryResult<Revision> {
+    Ok(Revision {
+        number: row::count(number),
+        payload: payload.into(),
+        version,
+        content_type,
+        who,
+        reason,
+        revised_at: row::time(at)?,
+    })
 }

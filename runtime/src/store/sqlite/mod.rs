@@ -15,6 +15,7 @@
 //! - **Text** is not always UTF-8 in SQLite. What plain SQL can have written is read as bytes and
 //!   checked (`row.rs`).
 
+mod claim;
 mod classify;
 mod connect;
 mod connection;
@@ -23,13 +24,17 @@ mod dead_letter;
 pub(crate) mod enqueue;
 mod inbox;
 mod lease;
+mod letter_filter;
+mod letter_row;
 mod merge;
 mod migration;
 mod outbox;
 mod pending;
+mod place;
 mod queue;
 mod record;
 mod redispatch;
+mod release;
 mod replay;
 mod retry;
 mod row;

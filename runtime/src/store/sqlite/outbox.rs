@@ -5,40 +5,15 @@ use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
-use super::statement::Value;
-use super::{Connection, SqliteStore, lease, pending, row};
-use crate::message::Slot;
-#[allow(unused_imports)]
-use crate::message::*;
+use super::statement::{Sql, Value};
+use super::{Connection, SqliteStore, dead_letter, lease, pending, place, row};
+use crate::message::{Envelope, Slot};
 use crate::store::text::storable;
-#[allow(unused_imports)]
-use crate::store::*;
-use crate::store::{Backlog, FailedRow, Fence, OutboxRow, OutboxStore, RowId, StoreError};
+use crate::store::{
+    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, RowId, StoreError,
+};
 
 impl OutboxStore for SqliteStore {
-    async fn park(
-        &self,
-        _connection: &mut Connection,
-        _fences: &[Fence],
-        _rows: &[(RowId, LetterId)],
-    ) -> Result<Vec<RowId>, StoreError> {
-        todo!()
-    }
-    async fn readmit(
-        &self,
-        _connection: &mut Connection,
-        _letter: LetterId,
-        _envelope: &Envelope,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
-    async fn unpark(
-        &self,
-        _connection: &mut Connection,
-        _letter: LetterId,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
     async fn pending(
         &self,
         connection: &mut Connection,
@@ -65,9 +40,10 @@ impl OutboxStore for SqliteStore {
              SELECT position, message_id, message_type, version, ordering_key, headers,
                  content_type, enqueued_at, slot, attempts, payload
              FROM json_each(?) AS row CROSS JOIN {posta}outbox
-                 ON position = row.value ->> 0 AND slot = row.value ->> 1",
+                 ON position = row.value ->> 0 AND slot = row.value ->> 1
+             WHERE parked = 0",
         );
-        let remove = self.sql(REMOVE);
+        let (store, remove) = (self.clone(), self.sql(REMOVE));
         self.settle(
             connection,
             "settle dispatched rows",
@@ -76,9 +52,12 @@ impl OutboxStore for SqliteStore {
             move |connection, rows| {
                 let rows = Value::json(&rows);
                 keep.bind(rows.clone()).execute(connection)?;
-                remove
+                let removed = remove
                     .bind(rows)
-                    .rows::<(BigInt, BigInt), (i64, i64)>(connection)
+                    .rows::<RemovedTypes, Removed>(connection)?;
+                let letters: Vec<i64> = removed.iter().filter_map(|row| row.2).collect();
+                dead_letter::replayed(&store, connection, &letters)?;
+                Ok(removed.into_iter().map(|row| (row.0, row.1)).collect())
             },
         )
         .await
@@ -91,8 +70,9 @@ impl OutboxStore for SqliteStore {
         rows: &[FailedRow],
     ) -> Result<Vec<RowId>, StoreError> {
         let mark = self.sql(
-            "UPDATE {posta}outbox SET attempts = attempts + 1, last_error = ?, held_until = {now} + ?
-             WHERE position = ? AND slot = ?",
+            "UPDATE {posta}outbox SET attempts = attempts + 1, last_error = ?, held_until = {now} + ?,
+                 failed_at = COALESCE(failed_at, {now})
+             WHERE position = ? AND slot = ? AND parked = 0",
         );
         let ids: Vec<RowId> = rows.iter().map(|row| row.id).collect();
         let reasons: HashMap<(i64, u8), (String, Duration)> = rows
@@ -136,11 +116,69 @@ impl OutboxStore for SqliteStore {
             fences,
             rows,
             move |connection, rows| {
-                remove
+                let removed = remove
                     .bind(Value::json(&rows))
-                    .rows::<(BigInt, BigInt), (i64, i64)>(connection)
+                    .rows::<RemovedTypes, Removed>(connection)?;
+                Ok(removed.into_iter().map(|row| (row.0, row.1)).collect())
             },
         )
+        .await
+    }
+
+    async fn park(
+        &self,
+        connection: &mut Connection,
+        fences: &[Fence],
+        rows: &[(RowId, LetterId)],
+    ) -> Result<Vec<RowId>, StoreError> {
+        let ids: Vec<RowId> = rows.iter().map(|(id, _)| *id).collect();
+        let letters: HashMap<(i64, u8), LetterId> = rows
+            .iter()
+            .map(|(id, letter)| (numbers(id), *letter))
+            .collect();
+        let store = self.clone();
+        self.settle(
+            connection,
+            "park rows",
+            fences,
+            &ids,
+            move |connection, rows| {
+                let mut changed = Vec::new();
+                for row in rows {
+                    if place::park(&store, connection, row, letters[&row])? {
+                        changed.push((row.0, i64::from(row.1)));
+                    }
+                }
+                Ok(changed)
+            },
+        )
+        .await
+    }
+
+    async fn readmit(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+        envelope: &Envelope,
+    ) -> Result<bool, StoreError> {
+        let (store, envelope) = (self.clone(), envelope.clone());
+        on_thread(connection, "put a row back", move |connection| {
+            place::readmit(&store, connection, letter, &envelope)
+        })
+        .await
+    }
+
+    async fn unpark(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        let unpark = self
+            .sql("DELETE FROM {posta}outbox WHERE dead_letter = ? AND parked = 1")
+            .bind(letter.0);
+        on_thread(connection, "let a parked key go on", |connection| {
+            unpark.execute(connection).map(|gone| gone > 0)
+        })
         .await
     }
 
@@ -158,9 +196,10 @@ impl OutboxStore for SqliteStore {
         lanes: &[Slot],
     ) -> Result<Option<Duration>, StoreError> {
         // A row whose hold is over is pending (or in flight), not on hold: it must not wake anybody
-        // again.
+        // again. Parked rows wait for an operator.
         let next = self.sql(
-            "SELECT MIN((SELECT MIN(held_until) FROM {posta}outbox WHERE slot = lane.value AND held_until > {now})) - {now}
+            "SELECT MIN((SELECT MIN(held_until) FROM {posta}outbox WHERE slot = lane.value
+                 AND held_until > {now} AND held_until < {never})) - {now}
              FROM json_each(?) AS lane",
         );
         let lanes: Vec<u8> = lanes.iter().map(|lane| lane.number()).collect();
@@ -174,17 +213,25 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn backlog(&self, connection: &mut Connection) -> Result<Backlog, StoreError> {
-        let rows = self.sql("SELECT COUNT(*) FROM {posta}outbox");
+        let all = self.sql("SELECT COUNT(*) FROM {posta}outbox");
         let held = self.sql("SELECT COUNT(*) FROM {posta}outbox WHERE held_until IS NOT NULL");
+        let parked = self
+            .sql("SELECT COUNT(*) FROM {posta}outbox WHERE dead_letter IS NOT NULL AND parked = 1");
         // The first row is the oldest: one transaction writes at a time.
-        let oldest =
-            self.sql("SELECT {now} - enqueued_at FROM {posta}outbox ORDER BY position LIMIT 1");
+        let oldest = self.sql(
+            "SELECT {now} - enqueued_at FROM {posta}outbox WHERE parked = 0 ORDER BY position LIMIT 1",
+        );
         on_thread(connection, "measure the backlog", move |connection| {
+            let mut count = |sql: Sql| {
+                let count = sql.statement().one::<BigInt, i64>(connection)?;
+                QueryResult::Ok(row::number(count))
+            };
+            let (all, held, parked) = (count(all)?, count(held)?, count(parked)?);
             let oldest = oldest.statement().first::<BigInt, i64>(connection)?;
             Ok(Backlog {
-                parked: 0,
-                rows: row::number(rows.statement().one::<BigInt, i64>(connection)?),
-                held: row::number(held.statement().one::<BigInt, i64>(connection)?),
+                rows: all.saturating_sub(parked),
+                held: held.saturating_sub(parked),
+                parked,
                 oldest: oldest.map_or(Duration::ZERO, row::duration),
             })
         })
@@ -192,9 +239,14 @@ impl OutboxStore for SqliteStore {
     }
 }
 
-/// Takes rows (position and slot) out of the outbox; returns those that were there.
+/// Takes rows (position and slot) out of the outbox; returns those that were there, with the letters
+/// that went out again with them. What a dead letter keeps as its place stays.
 const REMOVE: &str = "DELETE FROM {posta}outbox
-     WHERE (position, slot) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)) RETURNING position, slot";
+     WHERE (position, slot) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)) AND parked = 0
+     RETURNING position, slot, dead_letter";
+
+type RemovedTypes = (BigInt, BigInt, Nullable<BigInt>);
+type Removed = (i64, i64, Option<i64>);
 
 /// A row's position and slot, as statements want them.
 fn numbers(row: &RowId) -> (i64, u8) {

@@ -10,7 +10,7 @@ use super::merge::first_positions;
 use super::row::{self, COLUMNS, ColumnTypes, Columns, corrupt};
 use super::statement::Value;
 use crate::message::{OrderingKey, Slot};
-use crate::store::{OutboxRow, RowId};
+use crate::store::{LetterId, OutboxRow, RowId};
 
 /// Rows without a slot that one reading of what is pending gives one, at most.
 const ADOPTED_MAX: usize = 1000;
@@ -101,7 +101,8 @@ enum State {
 /// Up to so many rows of each lane (list, slot, position to go on after) that never failed and
 /// whose key does not wait.
 ///
-/// A key waits for its row on hold; the index outbox_held has such rows only.
+/// A key waits for its row on hold; the index outbox_held has such rows only. A parked row is on hold
+/// for ever.
 const FRONT: &str = "SELECT list.value ->> 0, o.position
      FROM json_each(?) AS list CROSS JOIN {posta}outbox AS o ON o.position IN (
          SELECT c.position FROM {posta}outbox AS c
@@ -177,6 +178,11 @@ fn adopt_first(store: &SqliteStore, connection: &mut SqliteConnection) -> QueryR
     Ok(first.unwrap_or(i64::MAX))
 }
 
+type RowTypes = (BigInt, BigInt, BigInt, Nullable<BigInt>, Nullable<BigInt>);
+
+/// Position, slot, attempts, first failure, and letter.
+type Row = (i64, i64, i64, Option<i64>, Option<i64>);
+
 /// The rows at these positions, in their order.
 fn rows_at(
     store: &SqliteStore,
@@ -185,20 +191,20 @@ fn rows_at(
 ) -> QueryResult<Vec<OutboxRow>> {
     store
         .sql(&format!(
-            "SELECT position, slot, attempts, {COLUMNS}
+            "SELECT position, slot, attempts, failed_at, dead_letter, {COLUMNS}
              FROM json_each(?) AS p CROSS JOIN {{posta}}outbox ON position = p.value"
         ))
         .bind(Value::json(positions))
-        .rows::<(BigInt, BigInt, BigInt, ColumnTypes), (i64, i64, i64, Columns)>(connection)?
+        .rows::<(RowTypes, ColumnTypes), (Row, Columns)>(connection)?
         .into_iter()
-        .map(|(position, slot, attempts, columns)| {
+        .map(|((position, slot, attempts, failed_at, letter), columns)| {
             let slot = u8::try_from(slot).ok().and_then(Slot::new);
             let slot = slot.ok_or_else(|| corrupt("a slot is out of range"))?;
             Ok(OutboxRow {
-                failed_at: None,
-                letter: None,
                 id: RowId { slot, position },
                 attempts: row::count(attempts),
+                failed_at: row::time_if_any(failed_at)?,
+                letter: letter.map(LetterId),
                 message: row::envelope(columns),
             })
         })

@@ -1,25 +1,22 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
 use super::row::{self, COLUMNS, ColumnTypes, Columns, bind_envelope, micros_of};
 use super::statement::{Sql, Statement, Value};
-use super::{Connection, SqliteStore, lease};
-use crate::message::OrderingKey;
-#[allow(unused_imports)]
-use crate::message::*;
+use super::{Connection, SqliteStore, claim, lease, place, release};
+use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
-#[allow(unused_imports)]
-use crate::store::*;
-use crate::store::{Fence, HeldRow, NewHold, RetryStore, StoreError};
+use crate::store::{Claim, Fence, HeldRow, LetterId, MemberId, NewHold, RetryStore, StoreError};
 
 /// The rows that are due. Heads, and rows without a key, are found by their time. A key's
 /// successors have none; one that has become the first of its key without being told (its head was
 /// deleted by hand) is found by a walk over the keys that have successors: one step a key, however
-/// many successors it has.
+/// many successors it has. The place of a dead letter is no such successor, and its time never
+/// comes.
 ///
 /// Binds the consumer, the slots (as JSON), the consumer twice, the slots, the consumer, and the
 /// limit.
@@ -44,120 +41,58 @@ const DUE: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
      WHERE r.due_at IS NULL
      ORDER BY 1 LIMIT ?";
 
-/// The first time of a head, or of a row without a key, over all slots.
+/// The first time of a head, or of a row without a key, over all slots; places of dead letters have
+/// none.
 ///
 /// Binds the consumer and the slots (as JSON).
 const NEXT: &str = "SELECT MIN((
          SELECT r.due_at FROM {posta}retry AS r
-         WHERE r.consumer = ? AND r.slot = s.value AND r.due_at IS NOT NULL
+         WHERE r.consumer = ? AND r.slot = s.value AND r.due_at < {never}
            AND (r.ordering_key IS NULL OR NOT EXISTS (
                SELECT 1 FROM {posta}retry AS e
                WHERE e.consumer = r.consumer AND e.ordering_key = r.ordering_key AND e.position < r.position))
          ORDER BY r.due_at LIMIT 1)) - {now}
      FROM json_each(?) AS s";
 
+/// A message joins the table.
+///
+/// Binds what [`bind_hold`] does.
+pub(super) const HOLD: &str = "INSERT INTO {posta}retry (consumer, slot, message_id, message_type, version, ordering_key,
+         headers, content_type, payload, enqueued_at, attempts, last_error, failed_at, due_at, parked, dead_letter)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CASE WHEN ? > 0 THEN {now} END,
+         CASE WHEN ? = 1 THEN {never} ELSE {now} + ? END, ?, ?)";
+
 /// A row with its message.
-type HeldTypes = (BigInt, BigInt, BigInt, ColumnTypes);
+type HeldTypes = (
+    (
+        BigInt,
+        BigInt,
+        BigInt,
+        Nullable<BigInt>,
+        Nullable<BigInt>,
+        BigInt,
+    ),
+    ColumnTypes,
+);
+
+/// Its values: position, attempts, time in the table, first failure, letter, whether parked.
+type Held = ((i64, i64, i64, Option<i64>, Option<i64>, i64), Columns);
 
 impl RetryStore for SqliteStore {
-    async fn claim(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _fence: &Fence,
-        _positions: &[i64],
-        _member: MemberId,
-    ) -> Result<Vec<Claim>, StoreError> {
-        todo!()
-    }
-    async fn claim_alone(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _fence: &Fence,
-        _position: i64,
-        _member: MemberId,
-    ) -> Result<Option<Claim>, StoreError> {
-        todo!()
-    }
-    async fn release(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _fence: &Fence,
-        _positions: &[i64],
-    ) -> Result<Vec<i64>, StoreError> {
-        todo!()
-    }
-    async fn park_held(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _fence: &Fence,
-        _position: i64,
-        _letter: LetterId,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
-    async fn readmit_held(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _letter: LetterId,
-        _slot: Slot,
-        _envelope: &Envelope,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
-    async fn unpark_held(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _letter: LetterId,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
-    async fn held_count(
-        &self,
-        _connection: &mut Connection,
-        _consumer: &str,
-        _key: &OrderingKey,
-        _limit: usize,
-    ) -> Result<usize, StoreError> {
-        todo!()
-    }
     async fn hold(
         &self,
         connection: &mut Connection,
         consumer: &str,
         holds: &[NewHold],
     ) -> Result<(), StoreError> {
-        let hold = self.sql(
-            "INSERT INTO {posta}retry (consumer, slot, message_id, message_type, version, ordering_key, headers,
-                 content_type, payload, enqueued_at, attempts, last_error, due_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now} + ?)",
-        );
+        let hold = self.sql(HOLD);
         let (consumer, holds) = (consumer.to_owned(), holds.to_vec());
         on_thread(connection, "hold deliveries", move |connection| {
-            for NewHold {
-                envelope,
-                slot,
-                attempts,
-                error,
-                delay,
-                parked: _,
-            } in &holds
-            {
-                let row = hold.bind(consumer.as_str()).bind(slot.number());
-                bind_envelope(row, envelope)
-                    .bind(envelope.enqueued_at.map(micros_of))
-                    .bind(*attempts)
-                    .bind(error.as_deref().map(storable))
-                    // NULL for a successor: now plus NULL is NULL.
-                    .bind(*delay)
-                    .execute(connection)?;
-            }
-            Ok(())
+            holds.into_iter().try_for_each(|new| {
+                bind_hold(&hold, &consumer, new, None)
+                    .execute(connection)
+                    .map(|_| ())
+            })
         })
         .await
     }
@@ -198,6 +133,115 @@ impl RetryStore for SqliteStore {
         .await
     }
 
+    async fn claim(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        fence: &Fence,
+        positions: &[i64],
+        member: MemberId,
+    ) -> Result<Vec<Claim>, StoreError> {
+        let positions = positions.to_vec();
+        self.fenced(
+            connection,
+            "claim messages",
+            consumer,
+            fence,
+            move |store, connection, consumer| {
+                claim::together(store, connection, consumer, &positions, member)
+            },
+        )
+        .await
+    }
+
+    async fn claim_alone(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        fence: &Fence,
+        position: i64,
+        member: MemberId,
+    ) -> Result<Option<Claim>, StoreError> {
+        self.fenced(
+            connection,
+            "claim a message",
+            consumer,
+            fence,
+            move |store, connection, consumer| {
+                claim::alone(store, connection, consumer, position, member)
+            },
+        )
+        .await
+    }
+
+    async fn release(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        fence: &Fence,
+        positions: &[i64],
+    ) -> Result<Vec<i64>, StoreError> {
+        let positions = positions.to_vec();
+        self.fenced(
+            connection,
+            "release messages",
+            consumer,
+            fence,
+            move |store, connection, consumer| {
+                release::release(store, connection, consumer, &positions)
+            },
+        )
+        .await
+    }
+
+    async fn park_held(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        fence: &Fence,
+        position: i64,
+        letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        self.fenced(
+            connection,
+            "park a message",
+            consumer,
+            fence,
+            move |store, connection, consumer| {
+                place::park_held(store, connection, consumer, position, letter)
+            },
+        )
+        .await
+    }
+
+    async fn readmit_held(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        letter: LetterId,
+        slot: Slot,
+        envelope: &Envelope,
+    ) -> Result<bool, StoreError> {
+        let (store, consumer, envelope) = (self.clone(), consumer.to_owned(), envelope.clone());
+        on_thread(connection, "put a message back", move |connection| {
+            place::readmit_held(&store, connection, &consumer, letter, slot, envelope)
+        })
+        .await
+    }
+
+    async fn unpark_held(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        letter: LetterId,
+    ) -> Result<bool, StoreError> {
+        let (store, consumer) = (self.clone(), consumer.to_owned());
+        on_thread(connection, "let a parked key go on", move |connection| {
+            release::unpark(&store, connection, &consumer, letter)
+        })
+        .await
+    }
+
     async fn postpone(
         &self,
         connection: &mut Connection,
@@ -209,20 +253,21 @@ impl RetryStore for SqliteStore {
     ) -> Result<bool, StoreError> {
         let postpone = self
             .sql(
-                "UPDATE {posta}retry SET attempts = attempts + 1, last_error = ?, due_at = {now} + ?
-                 WHERE position = ? AND consumer = ?",
+                "UPDATE {posta}retry SET attempts = attempts + 1, last_error = ?, due_at = {now} + ?, claimed_by = NULL,
+                     failed_at = COALESCE(failed_at, {now})
+                 WHERE position = ? AND consumer = ? AND parked = 0",
             )
             .bind(storable(error))
             .bind(delay)
             .bind(position)
             .bind(consumer);
-        let (store, consumer, fence) = (self.clone(), consumer.to_owned(), fence.clone());
-        on_thread(connection, "postpone a message", move |connection| {
-            Ok(
-                lease::holds_partition(&store, connection, &consumer, &fence)?
-                    && postpone.execute(connection)? == 1,
-            )
-        })
+        self.fenced(
+            connection,
+            "postpone a message",
+            consumer,
+            fence,
+            move |_, connection, _| Ok(postpone.execute(connection)? == 1),
+        )
         .await
     }
 
@@ -233,12 +278,35 @@ impl RetryStore for SqliteStore {
     ) -> Result<(u64, u64), StoreError> {
         let held = self
             .sql(
-                "SELECT COUNT(*), COUNT(DISTINCT ordering_key) FROM {posta}retry WHERE consumer = ?",
+                "SELECT COUNT(*) FILTER (WHERE parked = 0), COUNT(DISTINCT ordering_key)
+                 FROM {posta}retry WHERE consumer = ?",
             )
             .bind(consumer);
         on_thread(connection, "count held messages", |connection| {
             let (rows, keys) = held.one::<(BigInt, BigInt), (i64, i64)>(connection)?;
             Ok((row::number(rows), row::number(keys)))
+        })
+        .await
+    }
+
+    async fn held_count(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        key: &OrderingKey,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let count = self
+            .sql(
+                "SELECT COUNT(*) FROM (
+                     SELECT 1 FROM {posta}retry WHERE consumer = ? AND ordering_key = ? AND parked = 0 LIMIT ?)",
+            )
+            .bind(consumer)
+            .bind(key.as_str())
+            .bind(limit);
+        on_thread(connection, "count a key's held messages", |connection| {
+            let count = count.one::<BigInt, i64>(connection)?;
+            Ok(usize::try_from(count).unwrap_or(usize::MAX))
         })
         .await
     }
@@ -277,9 +345,64 @@ impl SqliteStore {
 
     fn held_row(&self, which: &str) -> Sql {
         self.sql(&format!(
-            "SELECT position, attempts, {{now}} - held_at, {COLUMNS} FROM {{posta}}retry {which}"
+            "SELECT position, attempts, {{now}} - held_at, failed_at, dead_letter, parked, {COLUMNS}
+             FROM {{posta}}retry {which}"
         ))
     }
+
+    /// Changes a consumer's rows if the fence holds its partition; changes nothing otherwise.
+    async fn fenced<T: Default + Send + 'static>(
+        &self,
+        connection: &mut Connection,
+        operation: &'static str,
+        consumer: &str,
+        fence: &Fence,
+        change: impl FnOnce(&SqliteStore, &mut SqliteConnection, &str) -> QueryResult<T>
+        + Send
+        + 'static,
+    ) -> Result<T, StoreError> {
+        let (store, consumer, fence) = (self.clone(), consumer.to_owned(), fence.clone());
+        on_thread(connection, operation, move |connection| {
+            if lease::holds_partition(&store, connection, &consumer, &fence)? {
+                change(&store, connection, &consumer)
+            } else {
+                Ok(T::default())
+            }
+        })
+        .await
+    }
+}
+
+/// Binds the values of [`HOLD`]; with the letter that is replayed with it, if it is one.
+pub(super) fn bind_hold(
+    hold: &Sql,
+    consumer: &str,
+    new: NewHold,
+    replayed: Option<LetterId>,
+) -> Statement {
+    let NewHold {
+        mut envelope,
+        slot,
+        mut attempts,
+        mut error,
+        mut delay,
+        parked,
+    } = new;
+    if parked.is_some() {
+        // Bytes, tries and error are the dead letter's.
+        (envelope.payload, attempts, error, delay) = (Default::default(), 0, None, None);
+    }
+    let row = hold.bind(consumer).bind(slot.number());
+    bind_envelope(row, &envelope)
+        .bind(envelope.enqueued_at.map(micros_of))
+        .bind(attempts)
+        .bind(error.as_deref().map(storable))
+        .bind(attempts)
+        .bind(parked.is_some())
+        // NULL for a successor: now plus NULL is NULL.
+        .bind(delay)
+        .bind(parked.is_some())
+        .bind(parked.or(replayed).map(|letter| letter.0))
 }
 
 fn numbers(slots: RangeInclusive<u8>) -> Value {
@@ -294,15 +417,15 @@ fn held_rows(rows: Statement, connection: &mut SqliteConnection) -> QueryResult<
 }
 
 fn held_row_of(
-    (position, attempts, held_for, columns): (i64, i64, i64, Columns),
+    ((position, attempts, held_for, failed_at, letter, parked), columns): Held,
 ) -> QueryResult<HeldRow> {
     Ok(HeldRow {
-        failed_at: None,
-        letter: None,
-        parked: false,
         position,
+        envelope: row::own_envelope(columns)?,
         attempts: row::count(attempts),
         held_for: row::duration(held_for),
-        envelope: row::own_envelope(columns)?,
+        failed_at: row::time_if_any(failed_at)?,
+        letter: letter.map(LetterId),
+        parked: parked == 1,
     })
 }

@@ -92,6 +92,16 @@ pub(super) fn time_of(micros: i64) -> Result<OffsetDateTime, time::error::Compon
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000)
 }
 
+/// A time from a column that only Posta writes.
+pub(super) fn time(micros: i64) -> Result<OffsetDateTime, Error> {
+    time_of(micros).map_err(|error| corrupt(error.to_string()))
+}
+
+/// The same of a column that can be NULL.
+pub(super) fn time_if_any(micros: Option<i64>) -> Result<Option<OffsetDateTime>, Error> {
+    micros.map(time).transpose()
+}
+
 /// A time's column.
 pub(super) fn micros_of(time: OffsetDateTime) -> i64 {
     // A year of at most four digits is far inside 64 bits of microseconds.

@@ -21,19 +21,24 @@ use crate::store::Tables;
 /// statement returns, not for all. The migrations have the same text.
 const NOW: &str = "(CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000)";
 
+/// The last time that there is: when a row that keeps a dead letter's place is due. The migrations
+/// have the same number.
+const NEVER: &str = "9223372036854775807";
+
 /// A hundred years: what a longer duration counts as, so that a time plus it stays far inside 64
 /// bits.
 const MICROS_MAX: i64 = 100 * 366 * 24 * 3600 * 1_000_000;
 
-/// A statement's text: `{posta}` is the tables' prefix, `{now}` the time, each `?` a value to bind,
-/// in order.
+/// A statement's text: `{posta}` is the tables' prefix, `{now}` the time, `{never}` that of what is
+/// parked, each `?` a value to bind, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Sql(Arc<str>);
 
 impl Sql {
     pub(super) fn new(tables: &Tables, text: &str) -> Self {
         let prefix = format!("{}_", tables.name());
-        Self(tables.qualify(text, &prefix).replace("{now}", NOW).into())
+        let text = tables.qualify(text, &prefix);
+        Self(text.replace("{now}", NOW).replace("{never}", NEVER).into())
     }
 
     /// The statement with its first value.
@@ -180,6 +185,13 @@ impl From<u8> for Value {
 
 impl From<u32> for Value {
     fn from(value: u32) -> Self {
+        i64::from(value).into()
+    }
+}
+
+/// 1 and 0.
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
         i64::from(value).into()
     }
 }
