@@ -54,7 +54,7 @@ impl<D: Database> Handlers<D> {
     }
 
     /// The handler of a message type and its policy.
-    pub(super) fn get(&self, message_type: &str) -> Option<(&Handler<D>, &RetryPolicy)> {
+    pub(crate) fn get(&self, message_type: &str) -> Option<(&Handler<D>, &RetryPolicy)> {
         let (handler, policy) = self.handlers.get(message_type)?;
         Some((handler, policy))
     }

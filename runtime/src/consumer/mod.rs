@@ -35,6 +35,7 @@ pub use error::{Failure, HandleError, Nature};
 pub use extract::{Data, Extract, ExtractError, State};
 pub use handled::Handled;
 pub use handler::{Handler, HandlerFn, MethodFn, Outcome};
+pub(crate) use handlers::Handlers;
 pub use overflow::HELD_MAX_DEFAULT;
 pub(crate) use overflow::HeldCounts;
 pub(crate) use partition::Partition;

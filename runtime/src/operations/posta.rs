@@ -5,13 +5,15 @@ use std::time::Duration;
 use actix::prelude::*;
 use tokio::sync::{oneshot, watch};
 
+use super::operator::{Operator, OperatorError, Wiring};
 use super::{Builder, ConsumerStatus, Counters, Settings, Status, StopError, TransactionError};
 use crate::broker::Broker;
 use crate::dead_letter::Origin;
 use crate::lease::{Board, MemberId, leave_all};
 use crate::outbox::{Context, Outbox};
 use crate::store::{
-    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, Store, StoreError, Tx,
+    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, ScheduleStore, Store,
+    StoreError, Tx,
 };
 use crate::supervision::{ChildState, Drained, Phase, Registry, Supervisor, Wake, crash_point};
 
@@ -25,6 +27,7 @@ pub struct Posta<D: Database> {
     enqueued: Wake,
     counters: Arc<Counters>,
     consumers: Arc<Vec<String>>,
+    wiring: Wiring<D>,
     running: Arc<Running>,
 }
 
@@ -53,6 +56,7 @@ impl<D: Database> Posta<D> {
         enqueued: Wake,
         counters: Arc<Counters>,
         consumers: Vec<String>,
+        wiring: Wiring<D>,
         running: Running,
     ) -> Self {
         let (consumers, running) = (Arc::new(consumers), Arc::new(running));
@@ -62,6 +66,7 @@ impl<D: Database> Posta<D> {
             enqueued,
             counters,
             consumers,
+            wiring,
             running,
         }
     }
@@ -139,6 +144,15 @@ impl<D: Database> Posta<D> {
         &self.store
     }
 
+    /// An operator in this process: one that also knows its handlers, so that a dry run can tell
+    /// what decodes.
+    ///
+    /// # Errors
+    /// As [`Operator::new`].
+    pub fn operator(&self, who: impl Into<String>) -> Result<Operator<D>, OperatorError> {
+        Ok(Operator::new(self.store.clone(), who)?.wired(self.wiring.clone()))
+    }
+
     /// The state of every actor.
     #[must_use]
     pub fn registry(&self) -> &Registry {
@@ -158,6 +172,7 @@ impl<D: Database> Posta<D> {
     pub async fn status(&self) -> Result<Status, StoreError> {
         let mut session = self.store.begin().await?;
         let outbox = self.store.backlog(&mut session).await?;
+        let scheduled = self.store.scheduled(&mut session).await?;
         let dispatch_dead_letters = self
             .store
             .dead_letters(&mut session, &Origin::Dispatch)
@@ -177,6 +192,7 @@ impl<D: Database> Posta<D> {
         session.commit().await?;
         Ok(Status {
             outbox,
+            scheduled,
             dispatch_dead_letters,
             consumers,
             counts: self.counters.counts(),
@@ -296,6 +312,7 @@ impl<D: Database> Clone for Posta<D> {
             enqueued: self.enqueued.clone(),
             counters: self.counters.clone(),
             consumers: self.consumers.clone(),
+            wiring: self.wiring.clone(),
             running: self.running.clone(),
         }
     }

@@ -1,10 +1,13 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
 use tokio::sync::watch;
 
+use super::operator::Wiring;
 use super::posta::Running;
 use super::relay::Relay;
+use super::replay::Replayer;
 use super::tree::Tree;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
@@ -70,6 +73,7 @@ impl<D: Database> Parts<D> {
 
         // Users first, keepers last: a keeper drains when its board is idle.
         let dispatchers = tree.supervisor();
+        let policies = Arc::new(settings.dispatch.clone());
         let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
         for index in 0..of {
             let dispatcher = Dispatcher::<D> {
@@ -81,6 +85,7 @@ impl<D: Database> Parts<D> {
                 of,
                 batch: settings.dispatch_batch,
                 payload_bytes_max: settings.payload_bytes_max,
+                policies: policies.clone(),
                 poll_interval_max: settings.poll_interval_max,
                 enqueued: wakes.enqueued.clone(),
                 counters: counters.clone(),
@@ -106,6 +111,12 @@ impl<D: Database> Parts<D> {
             .iter()
             .map(|consumer| consumer.name.clone())
             .collect();
+        let mut wiring = Wiring {
+            handlers: BTreeMap::new(),
+            enqueued: wakes.enqueued.clone(),
+            begun: Wake::new(),
+            payload_bytes_max: settings.payload_bytes_max,
+        };
         for (consumer, declaration) in consumers.into_iter().zip(declarations) {
             let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
             boards.push(board.clone());
@@ -113,6 +124,7 @@ impl<D: Database> Parts<D> {
             let supervisor = tree.supervisor();
             let (name, state) = (consumer.name.clone(), consumer.state.clone());
             let handlers = Arc::new(consumer.into_handlers(settings.retry));
+            wiring.handlers.insert(name.clone(), handlers.clone());
             let announcement = Announcement::new(store.clone(), &name, handlers.clone());
             let partition = |number| Partition {
                 store: store.clone(),
@@ -172,12 +184,22 @@ impl<D: Database> Parts<D> {
         tree.start(&relays, "relay".to_owned(), move |life| {
             relay.clone().run(life)
         });
+        let operations = tree.supervisor();
+        let replayer = Replayer {
+            store: store.clone(),
+            begun: wiring.begun.clone(),
+            enqueued: wakes.enqueued.clone(),
+        };
+        tree.start(&operations, "replayer".to_owned(), move |life| {
+            replayer.clone().run(life)
+        });
         Posta::new(
             store,
             outbox,
             wakes.enqueued,
             counters,
             names,
+            wiring,
             Running {
                 member,
                 boards,

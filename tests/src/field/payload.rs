@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posta::message::{EnvelopeErrorKind, MessageType};
-use posta::outbox::EnqueueError;
+use posta::outbox::{DispatchPolicy, EnqueueError};
 use posta::retry::{AfterDeadLetter, RetryPolicy};
 use posta::store::Store;
 use posta::{Consumer, Envelope, Failure, OrderingKey, Outbox, Tx};
@@ -324,6 +324,7 @@ async fn a_row_over_a_lowered_limit_is_set_aside_and_its_neighbours_are_sent<D: 
     session.commit().await.expect("a commit");
     let posta = builder(&world)
         .payload_bytes_max(100_000)
+        .dispatch(DispatchPolicy::default().after_dead_letter(AfterDeadLetter::Continues))
         .consumer(effects_consumer::<D>(&Calls::default()))
         .start()
         .await

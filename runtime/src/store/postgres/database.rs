@@ -4,7 +4,7 @@ use diesel_async::{
 
 use super::classify::classify;
 use super::connect::Manager;
-use super::{PostgresStore, enqueue, migration};
+use super::{PostgresStore, enqueue, migration, scheduled};
 use crate::message::{Envelope, MessageId};
 use crate::store::{Database, NewScheduled, StoreError, StoreErrorKind, Tables};
 
@@ -45,19 +45,30 @@ impl Database for Postgres {
     }
 
     async fn insert_scheduled(
-        _connection: &mut AsyncPgConnection,
-        _tables: &Tables,
-        _scheduled: &[NewScheduled],
+        connection: &mut AsyncPgConnection,
+        tables: &Tables,
+        messages: &[NewScheduled],
     ) -> Result<(), StoreError> {
-        todo!()
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let sql = scheduled::insert_sql(tables);
+        scheduled::insert(&sql, messages)
+            .run(connection, scheduled::INSERT)
+            .await?;
+        Ok(())
     }
 
     async fn cancel_scheduled(
-        _connection: &mut AsyncPgConnection,
-        _tables: &Tables,
-        _id: MessageId,
+        connection: &mut AsyncPgConnection,
+        tables: &Tables,
+        id: MessageId,
     ) -> Result<bool, StoreError> {
-        todo!()
+        let sql = scheduled::cancel_sql(tables);
+        let cancelled = scheduled::cancel(&sql, id)
+            .run(connection, scheduled::CANCEL)
+            .await?;
+        Ok(cancelled > 0)
     }
 
     async fn commit(connection: &mut AsyncPgConnection) -> diesel::QueryResult<()> {

@@ -2,7 +2,7 @@
 //!
 //! [`PostgresStore`] is a pool of diesel-async connections and Posta's statements for one schema;
 //! [`Postgres`] is the type that an application names. One file a trait, each with its SQL at the
-//! top: a constant with the reason beside it.
+//! top, or in `texts` beside it where there is much: a constant with the reason beside it.
 //!
 //! - **Statements** are texts that never vary: rows are bound as arrays, so each is prepared once
 //!   for a connection.
@@ -35,7 +35,7 @@ mod record;
 mod redispatch;
 mod replay;
 mod retry;
-mod scheduled;
+pub(crate) mod scheduled;
 mod statement;
 mod store;
 mod texts;

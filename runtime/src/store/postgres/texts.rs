@@ -4,7 +4,11 @@ use super::lease::LeaseTexts;
 use super::migration::MigrationTexts;
 use super::outbox::OutboxTexts;
 use super::queue::QueueTexts;
+use super::record::RecordTexts;
+use super::redispatch::RedispatchTexts;
+use super::replay::ReplayTexts;
 use super::retry::RetryTexts;
+use super::scheduled::ScheduleTexts;
 use crate::store::Tables;
 
 /// The text of every statement, with the names of one store's tables in it: made once.
@@ -15,6 +19,10 @@ pub(super) struct Texts {
     pub(super) inbox: InboxTexts,
     pub(super) retry: RetryTexts,
     pub(super) dead_letter: DeadLetterTexts,
+    pub(super) scheduled: ScheduleTexts,
+    pub(super) replay: ReplayTexts,
+    pub(super) redispatch: RedispatchTexts,
+    pub(super) record: RecordTexts,
     pub(super) lease: LeaseTexts,
     pub(super) migration: MigrationTexts,
 }
@@ -27,6 +35,10 @@ impl Texts {
             inbox: InboxTexts::new(tables),
             retry: RetryTexts::new(tables),
             dead_letter: DeadLetterTexts::new(tables),
+            scheduled: ScheduleTexts::new(tables),
+            replay: ReplayTexts::new(tables),
+            redispatch: RedispatchTexts::new(tables),
+            record: RecordTexts::new(tables),
             lease: LeaseTexts::new(tables),
             migration: MigrationTexts::new(tables),
         }

@@ -1,5 +1,5 @@
 use super::classify::classify;
-use super::{Connection, Manager, SqliteStore, enqueue, migration};
+use super::{Connection, Manager, SqliteStore, enqueue, migration, scheduled};
 use crate::message::{Envelope, MessageId};
 use crate::store::{Database, NewScheduled, StoreError, StoreErrorKind, Tables};
 
@@ -27,19 +27,19 @@ impl Database for Sqlite {
     }
 
     async fn insert_scheduled(
-        _connection: &mut Connection,
-        _tables: &Tables,
-        _scheduled: &[NewScheduled],
+        connection: &mut Connection,
+        tables: &Tables,
+        scheduled: &[NewScheduled],
     ) -> Result<(), StoreError> {
-        todo!()
+        scheduled::insert(connection, tables, scheduled).await
     }
 
     async fn cancel_scheduled(
-        _connection: &mut Connection,
-        _tables: &Tables,
-        _id: MessageId,
+        connection: &mut Connection,
+        tables: &Tables,
+        id: MessageId,
     ) -> Result<bool, StoreError> {
-        todo!()
+        scheduled::cancel(connection, tables, id).await
     }
 
     fn classify(error: &diesel::result::Error) -> StoreErrorKind {

@@ -44,21 +44,30 @@ pub(crate) fn insert_blocking(
         .map_err(|error| failed(OPERATION, error))
 }
 
-/// One prepared statement, run once for each row: SQLite is in this process, so there is no round
-/// trip to save, and one text for any number of rows stays prepared. A savepoint makes several rows
-/// one, whether diesel began the transaction, the application did with SQL of its own, or nobody.
+/// The envelopes in the order given.
 fn insert_all(
     connection: &mut SqliteConnection,
     insert: &Sql,
     envelopes: &[Envelope],
 ) -> QueryResult<()> {
-    if let [envelope] = envelopes {
-        return insert_one(connection, insert, envelope);
+    all_or_none(connection, envelopes, |connection, envelope| {
+        insert_one(connection, insert, envelope)
+    })
+}
+
+/// One prepared statement, run once for each row: SQLite is in this process, so there is no round
+/// trip to save, and one text for any number of rows stays prepared. A savepoint makes several rows
+/// one, whether diesel began the transaction, the application did with SQL of its own, or nobody.
+pub(super) fn all_or_none<T>(
+    connection: &mut SqliteConnection,
+    rows: &[T],
+    insert: impl Fn(&mut SqliteConnection, &T) -> QueryResult<()>,
+) -> QueryResult<()> {
+    if let [row] = rows {
+        return insert(connection, row);
     }
     connection.batch_execute("SAVEPOINT posta_insert")?;
-    let inserted = envelopes
-        .iter()
-        .try_for_each(|envelope| insert_one(connection, insert, envelope));
+    let inserted = rows.iter().try_for_each(|row| insert(connection, row));
     if inserted.is_err() {
         // A failure that has ended the whole transaction (a full disk) has taken the savepoint
         // along; it is the one to tell.

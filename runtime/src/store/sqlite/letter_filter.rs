@@ -1,7 +1,7 @@
 //! Which dead letters: a filter's conditions in SQL.
 
 use super::row::micros_of;
-use super::statement::{Sql, Statement, Value};
+use super::statement::{Statement, Value};
 use super::{SqliteStore, dead_letter};
 use crate::store::{LetterFilter, LetterState, Origin};
 
@@ -82,15 +82,22 @@ impl Conditions {
     /// A statement with `{where}` in its text, where these conditions go; its other values come
     /// behind theirs.
     pub(super) fn statement(self, store: &SqliteStore, text: &str) -> Statement {
-        self.bind_to(store, text, Vec::new())
+        let sql = store.sql(&text.replace("{where}", &self.text));
+        self.values
+            .into_iter()
+            .fold(sql.statement(), Statement::bind)
     }
 
-    /// The same, with values that come before theirs.
-    pub(super) fn bind_to(self, store: &SqliteStore, text: &str, first: Vec<Value>) -> Statement {
-        let sql: Sql = store.sql(&text.replace("{where}", &self.text));
-        first
+    /// The same, with a value that comes before theirs.
+    pub(super) fn statement_after(
+        self,
+        store: &SqliteStore,
+        text: &str,
+        first: impl Into<Value>,
+    ) -> Statement {
+        let sql = store.sql(&text.replace("{where}", &self.text));
+        self.values
             .into_iter()
-            .chain(self.values)
-            .fold(sql.statement(), Statement::bind)
+            .fold(sql.bind(first), Statement::bind)
     }
 }

@@ -14,8 +14,8 @@ use diesel::sql_types::{
 use diesel_async::AsyncPgConnection;
 use futures_util::future::try_join;
 
-pub(super) use self::filter::filtered;
 use self::filter::states;
+pub(super) use self::filter::{chosen, filtered};
 use self::parts::{consumer, json, without_nul};
 use self::rows::{
     GroupColumns, LetterColumns, LetterRow, RevisionColumns, group, letter, number, revision,

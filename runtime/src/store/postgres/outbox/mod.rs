@@ -13,7 +13,7 @@ use diesel::sql_types::{
 use diesel_async::AsyncPgConnection;
 use uuid::Uuid;
 
-pub(super) use self::texts::OutboxTexts;
+pub(super) use self::texts::{OutboxTexts, owned};
 
 use super::PostgresStore;
 use super::columns::{MessageColumns, MessageRow, instant, parsed, timestamp};
