@@ -57,6 +57,10 @@ pub(crate) struct Echo {
 pub(crate) struct Calls(Arc<AtomicU64>);
 
 impl Calls {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
