@@ -6,7 +6,7 @@
 use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Ident, LitInt, Meta, Token};
+use syn::{Attribute, Ident, LitInt, Meta, Token, parenthesized};
 
 use crate::did_you_mean::{did_you_mean, nearest};
 use crate::mistakes::Mistakes;
@@ -137,6 +137,22 @@ fn item(
     // syn's words are about tokens; these are about the attribute.
     let start = if input.is_empty() { span } else { input.span() };
     read(&name, input, mistakes).map_err(|_| known_one.mistake(start))
+}
+
+/// Reads the values of `name(name = value, …)`, as [`read_attributes`] reads an attribute's.
+pub(crate) fn read_list(
+    input: ParseStream<'_>,
+    known: &[Known],
+    mistakes: &mut Mistakes,
+    mut read: impl FnMut(&str, ParseStream<'_>, &mut Mistakes) -> syn::Result<()>,
+) -> syn::Result<()> {
+    let content;
+    parenthesized!(content in input);
+    let mut written = Written::default();
+    items(&content, mistakes, |input, mistakes| {
+        item(input, known, &mut written, mistakes, &mut read)
+    });
+    Ok(())
 }
 
 /// Skips one item whatever it holds: commas in brackets are not seen, nor are those in `<…>` of a

@@ -4,6 +4,7 @@ use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::{Attribute, Ident, LitInt, LitStr, Member, Path, Type, parenthesized, token};
 
+use super::retry::Retry;
 use crate::attribute::{Known, Written, items, number, read_attributes};
 use crate::mistakes::Mistakes;
 
@@ -36,6 +37,18 @@ const KNOWN: &[Known] = &[
         name: "database",
         form: "database = MyDb",
     },
+    Known {
+        name: "retry",
+        form: r#"retry(attempts = 5, immediate = 1, base = "1s", cap = "5m")"#,
+    },
+    Known {
+        name: "deadline",
+        form: r#"deadline = "30s""#,
+    },
+    Known {
+        name: "after_dead_letter",
+        form: r#"after_dead_letter = "continues""#,
+    },
 ];
 
 /// What the attribute holds; `None` is both what was not written and what could not be read.
@@ -49,6 +62,9 @@ pub(crate) struct Attributes {
     pub(crate) consumer: Option<LitStr>,
     pub(crate) codec: Option<Type>,
     pub(crate) database: Option<Type>,
+    pub(super) retry: Retry,
+    pub(crate) deadline: Option<LitStr>,
+    pub(crate) after_dead_letter: Option<LitStr>,
     pub(crate) written: Written,
 }
 
@@ -68,7 +84,10 @@ impl Attributes {
                     "handler" => read.handler = Some(input.parse()?),
                     "consumer" => read.consumer = Some(input.parse()?),
                     "codec" => read.codec = Some(input.parse()?),
-                    _ => read.database = Some(input.parse()?),
+                    "database" => read.database = Some(input.parse()?),
+                    "retry" => read.retry.read(input, mistakes)?,
+                    "deadline" => read.deadline = Some(input.parse()?),
+                    _ => read.after_dead_letter = Some(input.parse()?),
                 }
                 Ok(())
             },

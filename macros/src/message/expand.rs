@@ -16,6 +16,7 @@ pub(crate) fn expand(message: &Message<'_>) -> TokenStream {
     } = message;
     let codec = codec(message);
     let key = message.key.iter().map(key_field);
+    let retry = message.retry.expand();
     let handled = message
         .handled
         .as_ref()
@@ -25,6 +26,7 @@ pub(crate) fn expand(message: &Message<'_>) -> TokenStream {
         impl ::posta::Message for #ident {
             const TYPE: &'static str = #message_type;
             const VERSION: u32 = #version;
+            #retry
             type Codec = #codec;
 
             fn write_key(&self, key: &mut ::posta::message::KeyWriter) {

@@ -7,6 +7,7 @@ use syn::spanned::Spanned as _;
 use syn::{Ident, Member, Path, Type};
 
 use super::ast::{self, Shape};
+use super::retry::Override;
 use crate::did_you_mean::did_you_mean;
 use crate::mistakes::Mistakes;
 use crate::names::{consumer_name_mistake, message_type_mistake, version_of};
@@ -18,6 +19,7 @@ pub(crate) struct Message<'a> {
     pub(crate) version: u32,
     pub(crate) key: Vec<Member>,
     pub(crate) codec: Option<&'a Type>,
+    pub(super) retry: Override,
     pub(crate) handled: Option<Handled<'a>>,
 }
 
@@ -37,6 +39,7 @@ impl<'a> Message<'a> {
         let message_type = message_type(ast, mistakes);
         let version = version(ast, mistakes);
         let key = key(ast, mistakes);
+        let retry = Override::check(ast, mistakes);
         let handled = handled(ast, mistakes);
         Some(Self {
             ident: ast.ident,
@@ -44,6 +47,7 @@ impl<'a> Message<'a> {
             version: version?,
             key,
             codec: ast.attributes.codec.as_ref(),
+            retry,
             handled,
         })
     }

@@ -43,6 +43,15 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
         &'a self,
         queue: &'a PartitionQueue,
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>>;
+
+    /// Subscribes to the queue of what the broker gave up on for this consumer; `None` on a broker
+    /// that gives up on nothing.
+    fn subscribe_dead<'a>(
+        &'a self,
+        _consumer: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Box<dyn Subscription<D>>>, BrokerError>> {
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// What became of one message of a wave.
@@ -106,6 +115,8 @@ pub struct Delivery {
     pub tag: DeliveryTag,
     /// Whether the broker delivered it before, as far as it says.
     pub redelivered: bool,
+    /// How often the broker delivered it before, as far as it counts; 0 if it does not.
+    pub deliveries: u32,
     /// The message; a foreign publisher's may be malformed.
     pub message: Result<Envelope, Malformed>,
 }

@@ -3,8 +3,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::handler::Arguments;
+use super::handlers::{Handlers, Handling};
 use super::{Handled, Handler, HandlerFn, MethodFn, State};
 use crate::message::{Message, SLOTS};
+use crate::retry::RetryPolicy;
 use crate::store::Database;
 
 /// Partitions of a consumer unless it says otherwise.
@@ -28,7 +30,9 @@ const _: () = assert!(PARTITIONS_DEFAULT <= PARTITIONS_MAX);
 pub struct Consumer<D: Database> {
     pub(crate) name: String,
     pub(crate) partitions: u8,
-    pub(crate) handlers: BTreeMap<&'static str, Handler<D>>,
+    pub(crate) handlings: BTreeMap<&'static str, Handling<D>>,
+    pub(crate) retry: Option<RetryPolicy>,
+    retry_for: BTreeMap<&'static str, RetryPolicy>,
     pub(crate) state: State,
     pub(crate) mistakes: Vec<String>,
 }
@@ -40,7 +44,9 @@ impl<D: Database> Consumer<D> {
         Self {
             name: name.into(),
             partitions: PARTITIONS_DEFAULT,
-            handlers: BTreeMap::new(),
+            handlings: BTreeMap::new(),
+            retry: None,
+            retry_for: BTreeMap::new(),
             state: State::default(),
             mistakes: Vec::new(),
         }
@@ -99,8 +105,31 @@ impl<D: Database> Consumer<D> {
         self
     }
 
+    /// How often and when this consumer's messages are tried; the runtime's policy by default
+    /// ([`crate::Builder::retry`]). A message's attribute and [`Consumer::retry_for`] take
+    /// precedence.
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Some(policy);
+        self
+    }
+
+    /// How often and when messages of this type are tried at this consumer: over everything else
+    /// that says so, the message's attribute too.
+    #[must_use]
+    pub fn retry_for<M: Message>(mut self, policy: RetryPolicy) -> Self {
+        self.retry_for.insert(M::TYPE, policy);
+        self
+    }
+
     pub(crate) fn add<M: Message>(mut self, handler: Handler<D>) -> Self {
-        if self.handlers.insert(M::TYPE, handler).is_some() {
+        let handling = Handling {
+            handler,
+            version: M::VERSION,
+            parts: M::RETRY,
+            own: None,
+        };
+        if self.handlings.insert(M::TYPE, handling).is_some() {
             self.mistakes.push(format!(
                 "the consumer {:?} has two handlers for the message type {:?}",
                 self.name,
@@ -110,9 +139,54 @@ impl<D: Database> Consumer<D> {
         self
     }
 
-    /// All mistakes of this consumer, each as one sentence with field, value and limit.
-    pub(crate) fn mistakes(&self) -> Vec<String> {
+    /// Its handlers with the policies that hold for them, under the runtime's.
+    pub(crate) fn into_handlers(self, runtimes: RetryPolicy) -> Handlers<D> {
+        let mut handlings = self.handlings;
+        for (message_type, policy) in self.retry_for {
+            if let Some(handling) = handlings.get_mut(message_type) {
+                handling.own = Some(policy);
+            }
+        }
+        Handlers::new(handlings, self.retry.unwrap_or(runtimes))
+    }
+
+    /// Mistakes in policies; the runtime's own are its builder's to report.
+    fn policy_mistakes(&self, runtimes: RetryPolicy) -> Vec<String> {
+        let name = &self.name;
+        let say = move |of: String, mistake: String| format!("consumer {name:?}, {of}: {mistake}");
+        let mut mistakes = Vec::new();
+        if let Some(policy) = &self.retry {
+            let found = policy.mistakes().into_iter();
+            mistakes.extend(found.map(|mistake| say("retry".to_owned(), mistake)));
+        }
+        for (message_type, policy) in &self.retry_for {
+            let of = format!("retry_for {message_type:?}");
+            let found = policy.mistakes().into_iter();
+            mistakes.extend(found.map(|mistake| say(of.clone(), mistake)));
+            if !self.handlings.contains_key(message_type) {
+                mistakes.push(say(of, "it has no handler of this type".to_owned()));
+            }
+        }
+        let under = self.retry.unwrap_or(runtimes);
+        if !under.mistakes().is_empty() {
+            return mistakes;
+        }
+        // What the attribute says is in order for itself; with the rest of the policy it may not be.
+        for (message_type, handling) in &self.handlings {
+            if !self.retry_for.contains_key(message_type) {
+                let of = format!("the attribute of {message_type:?} within its policy");
+                let found = handling.policy(under).mistakes().into_iter();
+                mistakes.extend(found.map(|mistake| say(of.clone(), mistake)));
+            }
+        }
+        mistakes
+    }
+
+    /// All mistakes of this consumer under the runtime's policy, each as one sentence with field,
+    /// value and limit.
+    pub(crate) fn mistakes(&self, runtimes: RetryPolicy) -> Vec<String> {
         let mut mistakes = self.mistakes.clone();
+        mistakes.extend(self.policy_mistakes(runtimes));
         if !is_valid_name(&self.name) {
             mistakes.push(format!(
                 "consumer name {:?}: it must be 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'",
@@ -125,11 +199,11 @@ impl<D: Database> Consumer<D> {
                 self.name, self.partitions
             ));
         }
-        if self.handlers.is_empty() {
+        if self.handlings.is_empty() {
             mistakes.push(format!("consumer {:?} handles no message type", self.name));
         }
-        for (message_type, handler) in &self.handlers {
-            if let Err(error) = handler.check(&self.state) {
+        for (message_type, handling) in &self.handlings {
+            if let Err(error) = handling.handler.check(&self.state) {
                 mistakes.push(format!(
                     "consumer {:?}, handler of {message_type:?}: {error}",
                     self.name
@@ -153,7 +227,7 @@ impl<D: Database> fmt::Debug for Consumer<D> {
         f.debug_struct("Consumer")
             .field("name", &self.name)
             .field("partitions", &self.partitions)
-            .field("handles", &self.handlers.keys())
+            .field("handles", &self.handlings.keys())
             .finish_non_exhaustive()
     }
 }

@@ -1,20 +1,23 @@
 use std::time::Duration;
 
-use super::HandleError;
-use super::batch::{
-    CONTENTION_BACKOFF, Called, DISTURBANCES_MAX, Interruption, is_disturbance, is_outage,
-    no_handler,
-};
+use super::aside::Death;
+use super::call::{no_handler, undo};
+use super::disturbance::{Interruption, Trouble, patiently};
 use super::partition::Partition;
+use super::verdict::Verdict;
+use crate::dead_letter::Reason;
 use crate::outbox::Context;
 use crate::store::{
-    Database, DeadLetterStore, Fence, HeldRow, RetryStore, Store, StoreError, StoreErrorKind, Tx,
+    Claim, Database, DeadLetterStore, Fence, HeldRow, RetryStore, Store, StoreError, Tx,
 };
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::Processed;
 
 /// How many messages of the retry table are looked at together.
 const DUE_BATCH: usize = 100;
+
+/// So many processes may die of a message, as far as is known, before it is set aside.
+const DEATHS_MAX: u32 = 3;
 
 /// What became of the messages that were due.
 pub(super) enum DueRun {
@@ -25,8 +28,8 @@ pub(super) enum DueRun {
 }
 
 /// What became of one message of the retry table.
-enum Tried {
-    /// Out of the table: handled, or set aside.
+pub(super) enum Tried {
+    /// Out of the table, or its letter's place: handled, or set aside.
     Through,
     /// In the table still, with another due time.
     Postponed,
@@ -34,138 +37,213 @@ enum Tried {
     Lost,
 }
 
-/// Why a message of the retry table did not get through.
-enum TryError {
-    Store(StoreError),
-    Handler(HandleError),
-    NoHandler,
-}
-
-impl From<StoreError> for TryError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+/// What is due, claimed for this process, or left behind by one that may have died of it.
+struct Claimed {
+    ours: Vec<HeldRow>,
+    abandoned: Vec<HeldRow>,
 }
 
 impl<D: Database> Partition<D> {
-    /// Tries everything in the retry table that is due, each message in its own transaction; a head
-    /// that gets through makes its successor due at once. Stops between two messages when `go_on`
-    /// says so.
+    /// Tries what is due in the retry table, at most a batch of it, each message in its own
+    /// transaction; a head that gets through is followed by its successors. Stops between two
+    /// messages when `go_on` says so.
+    ///
+    /// What this process is about to run it claims first. What another one has claimed and left
+    /// behind is run last, and alone: should this process die, then only of that.
     pub(super) async fn run_due(
         &self,
         fence: &Fence,
         go_on: impl Fn() -> bool,
     ) -> Result<DueRun, Interruption> {
         let (consumer, slots) = (&self.queue.consumer, self.queue.slots());
-        loop {
-            let mut session = self.store.begin().await?;
-            let due = self
-                .store
-                .due(&mut session, consumer, slots.clone(), DUE_BATCH)
-                .await?;
-            if due.is_empty() {
-                let next = self.store.next_retry(&mut session, consumer, slots).await?;
-                session.commit().await?;
-                return Ok(DueRun::Done(next));
-            }
+        let mut session = self.store.begin().await?;
+        let due = self
+            .store
+            .due(&mut session, consumer, slots.clone(), DUE_BATCH)
+            .await?;
+        if due.is_empty() {
+            let next = self.store.next_retry(&mut session, consumer, slots).await?;
             session.commit().await?;
-            let mut lost = 0;
-            for row in &due {
-                if !go_on() {
-                    return Ok(DueRun::Done(Some(Duration::ZERO)));
-                }
-                lost += usize::from(matches!(self.try_again(fence, row).await?, Tried::Lost));
+            return Ok(DueRun::Done(next));
+        }
+        let positions: Vec<i64> = due.iter().map(|row| row.position).collect();
+        let claims = self
+            .store
+            .claim(&mut session, consumer, fence, &positions, self.member)
+            .await?;
+        session.commit().await?;
+        crash_point!("retry.claimed");
+        if claims.is_empty() {
+            return Ok(DueRun::LeaseLost);
+        }
+        let Claimed { ours, abandoned } = sort(due, &claims);
+        for row in &ours {
+            if !go_on() {
+                return Ok(DueRun::Done(Some(Duration::ZERO)));
             }
-            if lost == due.len() {
-                return Ok(DueRun::LeaseLost);
+            let tried = self.try_again(fence, row).await?;
+            if let (Tried::Through, Some(key)) = (tried, &row.envelope.key) {
+                self.run_successors(fence, key).await?;
             }
+        }
+        for row in &abandoned {
+            if !go_on() {
+                return Ok(DueRun::Done(Some(Duration::ZERO)));
+            }
+            self.try_alone(fence, row).await?;
+        }
+        Ok(DueRun::Done(Some(Duration::ZERO)))
+    }
+
+    /// Tries a message that a process left behind, after having counted that one's death.
+    async fn try_alone(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
+        let consumer = &self.queue.consumer;
+        let mut session = self.store.begin().await?;
+        let claim = self
+            .store
+            .claim_alone(&mut session, consumer, fence, row.position, self.member)
+            .await?;
+        session.commit().await?;
+        crash_point!("retry.claimed_alone");
+        match claim {
+            None => Ok(Tried::Lost),
+            Some(Claim { deaths, .. }) if deaths >= DEATHS_MAX => {
+                let death = Death {
+                    reason: Reason::KilledProcess,
+                    error: format!("{deaths} processes died while they ran it"),
+                    attempts: row.attempts,
+                };
+                Ok(self.set_aside(fence, row, death).await?)
+            }
+            Some(_) => self.try_again(fence, row).await,
         }
     }
 
-    /// Tries one message; again, a bounded number of times, while the database gets in the way:
-    /// that is nobody's attempt.
+    /// Tries one message, and says in the table what is to become of it if it fails.
     async fn try_again(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
         let attempt = row.attempts.saturating_add(1);
-        let mut tries = 0;
-        loop {
-            let error = match self.try_once(fence, row, attempt).await {
-                Ok(tried) => return Ok(tried),
-                Err(error) => error,
-            };
-            let disturbed = match &error {
-                TryError::Handler(error) => is_disturbance::<D>(error),
-                TryError::Store(error) => error.kind() == StoreErrorKind::Contention,
-                TryError::NoHandler => false,
-            };
-            if disturbed && tries < DISTURBANCES_MAX {
-                tries += 1;
-                tokio::time::sleep(CONTENTION_BACKOFF.delay(tries)).await;
-                continue;
+        let message_type = row.envelope.message_type.as_str();
+        if self.handlers.get(message_type).is_none() {
+            return self.without_handler(fence, row, attempt).await;
+        }
+        let tried = patiently::<D, _>(async || self.try_once(fence, row, attempt).await).await?;
+        let error = match tried {
+            Ok(tried) => return Ok(tried),
+            Err(error) => error,
+        };
+        let verdict = Verdict::of(self.handlers.policy(message_type), attempt, &error);
+        self.tell_failed(&row.envelope, attempt, &error, verdict);
+        let error = error_chain(&error);
+        match verdict {
+            // Due again before anything else that waits for a time.
+            Verdict::AtOnce => self.postpone(fence, row, &error, Duration::ZERO).await,
+            Verdict::Later(delay) => self.postpone(fence, row, &error, delay).await,
+            Verdict::DeadLetter(reason) => {
+                let death = Death {
+                    reason,
+                    error,
+                    attempts: attempt,
+                };
+                Ok(self.set_aside(fence, row, death).await?)
             }
-            let text = match error {
-                TryError::Store(error) if is_outage(error.kind()) => {
-                    return Err(Interruption::Database(error));
-                }
-                // What the handler wrote was refused at the end, by a deferred constraint for
-                // example: that is its failure.
-                TryError::Store(error) => error_chain(&error),
-                TryError::Handler(error) => error_chain(&error),
-                TryError::NoHandler => no_handler(&row.envelope),
-            };
-            return self.postpone(fence, row, attempt, &text).await;
         }
     }
 
-    /// Tries one message, in one transaction that takes it out of the table; an error has rolled it
-    /// back.
-    async fn try_once(
+    /// A message of a type that has no handler here waits for one until its grace is over.
+    async fn without_handler(
         &self,
         fence: &Fence,
         row: &HeldRow,
         attempt: u32,
-    ) -> Result<Tried, TryError> {
+    ) -> Result<Tried, Interruption> {
+        let error = no_handler(&row.envelope);
+        if row.held_for >= self.unknown_type_grace {
+            let death = Death {
+                reason: Reason::UnknownType,
+                error,
+                attempts: attempt,
+            };
+            return Ok(self.set_aside(fence, row, death).await?);
+        }
+        let policy = self.handlers.policy(row.envelope.message_type.as_str());
+        let left = self.unknown_type_grace - row.held_for;
+        let delay = policy.delay(attempt).min(left);
+        self.postpone(fence, row, &error, delay).await
+    }
+
+    /// Tries one message, in one transaction that takes it out of the table; an error has undone
+    /// it.
+    async fn try_once(&self, fence: &Fence, row: &HeldRow, attempt: u32) -> Result<Tried, Trouble> {
+        let Some(handling) = self.handlers.get(row.envelope.message_type.as_str()) else {
+            return Ok(Tried::Lost);
+        };
         let mut session = self.store.begin().await?;
         let consumer = &self.queue.consumer;
-        if self
+        let released = self
             .store
             .release(&mut session, consumer, fence, &[row.position])
-            .await?
-            .is_empty()
-        {
+            .await?;
+        if released.is_empty() {
             session.rollback().await;
             return Ok(Tried::Lost);
         }
         let mut tx = Tx::new(&mut *session, &self.outbox, Context::default());
-        let (reason, text) = match self.call_handler(&mut tx, &row.envelope, attempt).await {
-            Ok(Called::Handled(process)) => {
-                let mut processed = Processed::default();
-                processed.push(process);
-                let enqueued = tx.flush().await?;
-                session.commit().await?;
-                processed.committed();
-                crash_point!("retry.committed");
-                if enqueued > 0 {
-                    self.enqueued.call();
-                }
-                self.counters.add_handled(1, 0, 0, 0);
-                return Ok(Tried::Through);
-            }
-            Ok(Called::NoHandler) if row.held_for >= self.unknown_type_grace => {
-                ("unknown_type", no_handler(&row.envelope))
-            }
-            Err(HandleError::Decode(error)) => ("undecodable", error_chain(&error)),
-            Ok(Called::NoHandler) => {
-                session.rollback().await;
-                return Err(TryError::NoHandler);
-            }
+        let process = match self.call(&mut tx, handling, &row.envelope, attempt).await {
+            Ok(process) => process,
             Err(error) => {
-                session.rollback().await;
-                return Err(TryError::Handler(error));
+                undo::<D>(session, &error).await;
+                return Err(Trouble::Handler(error));
             }
         };
-        let letter = self.letter(row.envelope.clone().into(), reason, text, attempt);
-        self.store.bury(&mut session, &[letter]).await?;
+        let mut processed = Processed::default();
+        processed.push(process);
+        let enqueued = tx.flush().await?;
+        crash_point!("retry.handled");
         session.commit().await?;
+        processed.committed();
+        crash_point!("retry.committed");
+        if enqueued > 0 {
+            self.enqueued.call();
+        }
+        self.counters.add_handled(1, 0, 0, 0);
+        Ok(Tried::Through)
+    }
+
+    /// Makes a message of the table a dead letter, in one transaction. If its key is to wait, its
+    /// row stays as the letter's place; otherwise it goes, and the key's next one is due.
+    async fn set_aside(
+        &self,
+        fence: &Fence,
+        row: &HeldRow,
+        death: Death,
+    ) -> Result<Tried, StoreError> {
+        let consumer = &self.queue.consumer;
+        let parks = row.envelope.key.is_some() && self.parks(row.envelope.message_type.as_str());
+        let letter = self.letter_of_row(row, parks, death);
+        let mut session = self.store.begin().await?;
+        // Before the letter is written: taking out the row of one that is replayed ends the replay,
+        // and the letter is to be dead in the end.
+        let ours = parks
+            || !self
+                .store
+                .release(&mut session, consumer, fence, &[row.position])
+                .await?
+                .is_empty();
+        let letters = self.store.bury(&mut session, &[letter]).await?;
+        let done = match (parks, letters.as_slice()) {
+            (true, [letter]) => {
+                self.store
+                    .park_held(&mut session, consumer, fence, row.position, *letter)
+                    .await?
+            }
+            _ => ours,
+        };
+        if !done {
+            session.rollback().await;
+            return Ok(Tried::Lost);
+        }
+        session.commit().await?;
+        crash_point!("retry.set_aside");
         self.counters.add_handled(0, 0, 0, 1);
         Ok(Tried::Through)
     }
@@ -174,18 +252,9 @@ impl<D: Database> Partition<D> {
         &self,
         fence: &Fence,
         row: &HeldRow,
-        attempt: u32,
         error: &str,
+        delay: Duration,
     ) -> Result<Tried, Interruption> {
-        tracing::warn!(
-            consumer = %self.queue.consumer,
-            message_id = %row.envelope.id,
-            message_type = %row.envelope.message_type,
-            attempt,
-            error,
-            "a handler failed again"
-        );
-        let delay = self.backoff.delay(attempt);
         let consumer = &self.queue.consumer;
         let mut session = self.store.begin().await?;
         let changed = self
@@ -199,4 +268,20 @@ impl<D: Database> Partition<D> {
             Tried::Lost
         })
     }
+}
+
+/// Rows by what their claims say; one without a claim is gone.
+fn sort(due: Vec<HeldRow>, claims: &[Claim]) -> Claimed {
+    let mut claimed = Claimed {
+        ours: Vec::new(),
+        abandoned: Vec::new(),
+    };
+    for row in due {
+        match claims.iter().find(|claim| claim.position == row.position) {
+            Some(claim) if claim.abandoned => claimed.abandoned.push(row),
+            Some(_) => claimed.ours.push(row),
+            None => {}
+        }
+    }
+    claimed
 }

@@ -1,22 +1,84 @@
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use crate::consumer::ExtractError;
 use crate::message::DecodeError;
 use crate::telemetry::ErrorType;
 
-/// Why a handler did not handle a message. Made from any error by `?`; the transaction is rolled
-/// back and the message tried again.
+/// Why a handler did not handle a message; its transaction is rolled back.
+///
+/// Made from any error by `?`, it is transient: the message is tried again as its policy says
+/// ([`crate::retry::RetryPolicy`]). A handler that knows more says so:
+///
+/// ```
+/// use std::time::Duration;
+/// use posta::Failure;
+///
+/// fn charge(status: u16) -> Result<(), Failure> {
+///     match status {
+///         200 => Ok(()),
+///         404 => Err(Failure::permanent("no such customer")),
+///         429 => Err(Failure::retry_after(Duration::from_secs(60), "too many requests")),
+///         _ => Err(Failure::new(format!("the bank answers {status}"))),
+///     }
+/// }
+/// # assert!(charge(404).is_err());
+/// ```
 pub struct Failure {
+    nature: Nature,
     source: Box<dyn Error + Send + Sync>,
 }
 
+/// What a failure says of further tries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Nature {
+    /// The same again may do: tried again by the policy.
+    #[default]
+    Transient,
+    /// No further try can help: a dead letter at once, of the reason `permanent`.
+    Permanent,
+    /// Not before this long, by the database's clock, and exactly then; it counts as a try, and the
+    /// policy's number of tries still holds.
+    RetryAfter(Duration),
+    /// Somebody is to look at it: a dead letter at once, of the reason `dead_lettered`.
+    DeadLetter,
+}
+
 impl Failure {
-    /// A failure in the handler's own words.
+    /// A transient failure in the handler's own words.
     pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::of(Nature::Transient, source)
+    }
+
+    /// A failure that no further try can help: the message becomes a dead letter at once.
+    pub fn permanent(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::of(Nature::Permanent, source)
+    }
+
+    /// A failure after which the message is tried again when this time has passed, not earlier and
+    /// without jitter; more than a year counts as a year.
+    pub fn retry_after(delay: Duration, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::of(Nature::RetryAfter(delay), source)
+    }
+
+    /// Makes the message a dead letter at once, for an operator to look at.
+    pub fn dead_letter(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::of(Nature::DeadLetter, source)
+    }
+
+    fn of(nature: Nature, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
+            nature,
             source: source.into(),
         }
+    }
+
+    /// What it says of further tries.
+    #[must_use]
+    pub fn nature(&self) -> Nature {
+        self.nature
     }
 
     /// The error behind it.
@@ -28,15 +90,16 @@ impl Failure {
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self {
-            source: error.into(),
-        }
+        Self::new(error)
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.source, f)
+        f.debug_tuple("Failure")
+            .field(&self.nature)
+            .field(&self.source)
+            .finish()
     }
 }
 
@@ -58,6 +121,8 @@ pub enum HandleError {
     Failed(Failure),
     /// The handler panicked, with this message.
     Panicked(String),
+    /// The handler was not done after this long: its future was dropped where it stood.
+    Deadline(Duration),
 }
 
 impl ErrorType for HandleError {
@@ -67,6 +132,7 @@ impl ErrorType for HandleError {
             Self::Extract(_) => "argument_missing",
             Self::Failed(_) => "handler_failed",
             Self::Panicked(_) => "handler_panicked",
+            Self::Deadline(_) => "handler_deadline",
         }
     }
 }
@@ -78,6 +144,12 @@ impl fmt::Display for HandleError {
             Self::Extract(_) => f.write_str("a handler's argument is missing"),
             Self::Failed(_) => f.write_str("the handler failed"),
             Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
+            Self::Deadline(deadline) => {
+                write!(
+                    f,
+                    "the handler was not done within its deadline of {deadline:?}"
+                )
+            }
         }
     }
 }
@@ -88,7 +160,7 @@ impl Error for HandleError {
             Self::Decode(error) => error.source(),
             Self::Extract(error) => Some(error),
             Self::Failed(failure) => Some(failure.source.as_ref()),
-            Self::Panicked(_) => None,
+            Self::Panicked(_) | Self::Deadline(_) => None,
         }
     }
 }

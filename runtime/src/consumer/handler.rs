@@ -4,11 +4,12 @@ use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::{Extract, ExtractError, Failure, HandleError, State};
-use crate::message::{Codec, Envelope, Message};
+use crate::message::{Codec, DecodeError, Envelope, Message};
 use crate::store::{Database, Tx};
 
 /// An async function that handles a message: `async fn(message: M, tx: &mut Tx<'_, Db>) ->
@@ -152,6 +153,14 @@ handlers_of_arity!(A1, A2, A3, A4);
 /// per batch.
 pub struct Handler<D: Database> {
     glue: Arc<dyn Glue<D>>,
+    decodes: Decode,
+}
+
+/// Decodes a payload, only to see whether it can be done.
+type Decode = fn(&Bytes, u32) -> Result<(), DecodeError>;
+
+fn decode<M: Message>(payload: &Bytes, version: u32) -> Result<(), DecodeError> {
+    M::Codec::decode(payload, version).map(drop)
 }
 
 impl<D: Database> Handler<D> {
@@ -178,6 +187,7 @@ impl<D: Database> Handler<D> {
                 function,
                 signature: PhantomData::<fn(M, Args) -> R>,
             }),
+            decodes: decode::<M>,
         }
     }
 
@@ -208,6 +218,7 @@ impl<D: Database> Handler<D> {
                 method,
                 signature,
             }),
+            decodes: decode::<M>,
         }
     }
 
@@ -227,6 +238,11 @@ impl<D: Database> Handler<D> {
         }
     }
 
+    /// Whether a payload decodes; an operator asks before a replay. The codec may panic.
+    pub(crate) fn decodes(&self, payload: &Bytes, version: u32) -> Result<(), DecodeError> {
+        (self.decodes)(payload, version)
+    }
+
     /// Checks at start that all shared state is there that the handler asks for.
     pub(crate) fn check(&self, state: &State) -> Result<(), ExtractError> {
         self.glue.check(state)
@@ -237,6 +253,7 @@ impl<D: Database> Clone for Handler<D> {
     fn clone(&self) -> Self {
         Self {
             glue: self.glue.clone(),
+            decodes: self.decodes,
         }
     }
 }

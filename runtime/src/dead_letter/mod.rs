@@ -4,7 +4,8 @@
 //! written here in the transaction that takes it from where it was.
 
 mod fingerprint;
-
-pub use fingerprint::fingerprint;
+pub mod reason;
 
 pub use crate::store::{NewDeadLetter, Origin};
+pub use fingerprint::{FINGERPRINT_BYTES_MAX, fingerprint};
+pub use reason::Reason;

@@ -27,6 +27,17 @@ struct Entry {
     granted: Option<Granted>,
     /// How many uses there are, of this epoch or of an earlier one.
     uses: u32,
+    /// The epoch in which it was taken over from an owner that let it run out, until somebody says
+    /// that what that one had in hand is looked after.
+    taken_over: Option<i64>,
+}
+
+impl Entry {
+    const EMPTY: Self = Self {
+        granted: None,
+        uses: 0,
+        taken_over: None,
+    };
 }
 
 #[derive(Clone, Copy)]
@@ -78,6 +89,21 @@ impl Board {
         })
     }
 
+    /// The fence of a lease that is owned, valid and to be kept, whoever uses it: for short work
+    /// that its user does not see.
+    pub(crate) fn fence(&self, number: u8) -> Option<Fence> {
+        let granted = self.current(number).filter(Granted::is_usable)?;
+        Some(self.fence_of(granted.grant))
+    }
+
+    fn fence_of(&self, grant: Grant) -> Fence {
+        Fence {
+            resource: self.resource.clone(),
+            owner: self.member,
+            grant,
+        }
+    }
+
     /// The numbers that are owned, valid and to be kept.
     pub(crate) fn usable(&self) -> Vec<u8> {
         let entries = self.lock();
@@ -103,16 +129,22 @@ impl Board {
         }
     }
 
+    /// Says of leases that are about to be granted that their owner did not give them back.
+    pub(crate) fn note_takeovers(&self, grants: &[Grant]) {
+        let mut entries = self.lock();
+        for grant in grants {
+            let entry = entries.entry(grant.number).or_insert(Entry::EMPTY);
+            entry.taken_over = Some(grant.epoch);
+        }
+    }
+
     /// Replaces what is owned by what the database said, valid until `valid_until`.
     pub(crate) fn set(&self, owned: &[Grant], valid_until: Instant) {
         self.lose_all_but(owned);
         let mut entries = self.lock();
         let mut changed = false;
         for grant in owned {
-            let entry = entries.entry(grant.number).or_insert(Entry {
-                granted: None,
-                uses: 0,
-            });
+            let entry = entries.entry(grant.number).or_insert(Entry::EMPTY);
             let keep = entry.granted.is_none_or(|granted| granted.keep);
             // News for whoever waits: a new grant, and one whose window had closed before it was
             // renewed.
@@ -246,6 +278,21 @@ impl LeaseUse {
         })
     }
 
+    /// Whether it was taken over from an owner that let it run out: that one may have died of what
+    /// it had in hand.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        let entries = self.board.lock();
+        let entry = entries.get(&self.grant.number);
+        entry.is_some_and(|entry| entry.taken_over == Some(self.grant.epoch))
+    }
+
+    /// Says that what the former owner had in hand is looked after.
+    pub(crate) fn trust(&self) {
+        if let Some(entry) = self.board.lock().get_mut(&self.grant.number) {
+            entry.taken_over = None;
+        }
+    }
+
     /// Says that the database refused this lease's fence: it is lost, whatever the clock says,
     /// until the keeper has asked again.
     pub(crate) fn lost(&self) {
@@ -257,11 +304,7 @@ impl LeaseUse {
 
     /// What settles of work under this lease carry.
     pub(crate) fn fence(&self) -> Fence {
-        Fence {
-            resource: self.board.resource.clone(),
-            owner: self.board.member,
-            grant: self.grant,
-        }
+        self.board.fence_of(self.grant)
     }
 }
 

@@ -90,8 +90,13 @@ impl<D: Database> Keeper<D> {
                 .await?;
             owned.retain(|grant| !free.contains(grant));
         }
+        let mut taken_over = Vec::new();
         if owned.len() < share {
             let wanted = share - owned.len();
+            let deserted = self
+                .store
+                .deserted(&mut session, resource, self.count, self.member)
+                .await?;
             let taken = self
                 .store
                 .acquire(
@@ -103,12 +108,17 @@ impl<D: Database> Keeper<D> {
                     wanted,
                 )
                 .await?;
+            let deserted = taken
+                .iter()
+                .filter(|grant| deserted.contains(&grant.number));
+            taken_over.extend(deserted);
             owned.extend(taken);
         }
         // Only what is committed is trusted: an uncommitted renewal would outlive the database's
         // view of it.
         session.commit().await?;
         crash_point!("lease.committed");
+        self.board.note_takeovers(&taken_over);
         self.board.set(&owned, valid_until);
         self.members
             .send_if_modified(|known| std::mem::replace(known, members.len()) != members.len());

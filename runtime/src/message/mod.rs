@@ -18,6 +18,7 @@ mod message_id;
 mod message_type;
 mod ordering_key;
 mod raw;
+mod retry_override;
 mod slot;
 mod trace_context;
 mod trace_parent;
@@ -30,6 +31,7 @@ pub use message_id::MessageId;
 pub use message_type::MessageType;
 pub use ordering_key::{KeyWriter, OrderingKey};
 pub use raw::{Malformed, RawMessage};
+pub use retry_override::{AfterDeadLetter, RetryOverride};
 pub use slot::{SLOTS, Slot};
 pub use trace_context::TraceContext;
 pub use trace_parent::TraceParent;
@@ -48,6 +50,8 @@ pub trait Message: Sized + Send + Sync + 'static {
     const TYPE: &'static str;
     /// The version of the message's schema, from 1.
     const VERSION: u32;
+    /// What this type sets of the retry policy for itself; nothing by default.
+    const RETRY: RetryOverride = RetryOverride::NONE;
     /// How a value becomes payload bytes and back.
     type Codec: Codec<Self>;
 

@@ -6,7 +6,7 @@ use super::{Posta, StartError};
 use crate::broker::Broker;
 use crate::consumer::{Consumer, State};
 use crate::outbox::DispatchPolicy;
-use crate::retry::Backoff;
+use crate::retry::RetryPolicy;
 use crate::store::{Connect, Database, DatabasePool, MigrationStore, Store, Tables};
 
 /// Collects what a runtime is made of. Setters never fail; [`Builder::start`] reports every mistake
@@ -169,11 +169,19 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// Between tries of a message whose handler fails: 1 s doubling up to 5 min, with full jitter,
-    /// by default.
+    /// How often and when messages are tried at consumers, and what becomes of them then; see
+    /// [`RetryPolicy`] for the default and for what takes precedence.
     #[must_use]
-    pub fn retry_backoff(mut self, backoff: Backoff) -> Self {
-        self.settings.retry_backoff = backoff;
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// Messages of one key that may wait at a consumer, in the retry table; 100,000 by default. At
+    /// the limit their partition takes nothing more until there are less; a batch may go beyond it.
+    #[must_use]
+    pub fn held_max(mut self, messages: usize) -> Self {
+        self.settings.held_max = messages;
         self
     }
 
@@ -208,7 +216,7 @@ impl<D: Database> Builder<D> {
         let mut consumers = self.consumers;
         for consumer in &mut consumers {
             consumer.state.fill_from(&self.state);
-            mistakes.extend(consumer.mistakes());
+            mistakes.extend(consumer.mistakes(self.settings.retry));
         }
         let mut names: Vec<&str> = consumers
             .iter()

@@ -8,6 +8,7 @@
 //!                  supervisor "<consumer>"    one partition actor per partition
 //!                  supervisor "leases"        one lease keeper for the lanes and one per consumer
 //!                  supervisor "wakes"         the relay between processes
+//!                  supervisor "operations"    the replayer
 //! ```
 //!
 //! Children are spread over the arbiters, each of them one thread.
@@ -15,8 +16,10 @@
 mod builder;
 mod counters;
 mod error;
+pub mod operator;
 mod posta;
 mod relay;
+mod replay;
 pub mod settings;
 mod spawn;
 mod status;
@@ -25,6 +28,7 @@ mod tree;
 pub use builder::Builder;
 pub use counters::{Counters, Counts};
 pub use error::{StartError, StopError, TransactionError};
+pub use operator::{Operator, OperatorError};
 pub use posta::Posta;
 pub use settings::Settings;
 pub use status::{ConsumerStatus, Status};

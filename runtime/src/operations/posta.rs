@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use tokio::sync::{oneshot, watch};
 
+use super::operator::{Operator, OperatorError, Wiring};
 use super::{Builder, ConsumerStatus, Counters, Settings, Status, StopError, TransactionError};
 use crate::broker::Broker;
 use crate::dead_letter::Origin;
@@ -26,6 +27,7 @@ pub struct Posta<D: Database> {
     enqueued: Wake,
     counters: Arc<Counters>,
     consumers: Arc<Vec<String>>,
+    wiring: Wiring<D>,
     running: Arc<Running>,
 }
 
@@ -54,6 +56,7 @@ impl<D: Database> Posta<D> {
         enqueued: Wake,
         counters: Arc<Counters>,
         consumers: Vec<String>,
+        wiring: Wiring<D>,
         running: Running,
     ) -> Self {
         let (consumers, running) = (Arc::new(consumers), Arc::new(running));
@@ -63,6 +66,7 @@ impl<D: Database> Posta<D> {
             enqueued,
             counters,
             consumers,
+            wiring,
             running,
         }
     }
@@ -138,6 +142,15 @@ impl<D: Database> Posta<D> {
     #[must_use]
     pub fn store(&self) -> &D::Store {
         &self.store
+    }
+
+    /// An operator in this process: one that also knows its handlers, so that a dry run can tell
+    /// what decodes.
+    ///
+    /// # Errors
+    /// As [`Operator::new`].
+    pub fn operator(&self, who: impl Into<String>) -> Result<Operator<D>, OperatorError> {
+        Ok(Operator::new(self.store.clone(), who)?.wired(self.wiring.clone()))
     }
 
     /// The state of every actor.
@@ -299,6 +312,7 @@ impl<D: Database> Clone for Posta<D> {
             enqueued: self.enqueued.clone(),
             counters: self.counters.clone(),
             consumers: self.consumers.clone(),
+            wiring: self.wiring.clone(),
             running: self.running.clone(),
         }
     }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::consumer::HELD_MAX_DEFAULT;
 use crate::message::limits::{PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX};
 use crate::outbox::DispatchPolicies;
-use crate::retry::Backoff;
+use crate::retry::RetryPolicy;
 
 /// Shortest lease period: a tick is a third of it, and a database under load answers within a
 /// second.
@@ -49,8 +50,10 @@ pub struct Settings {
     pub lease_ttl: Duration,
     /// The longest pause between two looks into outbox and queues.
     pub poll_interval_max: Duration,
-    /// Between tries of a message whose handler fails.
-    pub retry_backoff: Backoff,
+    /// How often and when messages are tried at consumers that say nothing else.
+    pub retry: RetryPolicy,
+    /// Messages of one key that may wait at a consumer before its partition takes nothing more.
+    pub held_max: usize,
     /// How long a message of a type that no handler here knows waits for one before it becomes a
     /// dead letter.
     pub unknown_type_grace: Duration,
@@ -68,7 +71,8 @@ impl Default for Settings {
             payload_bytes_max: PAYLOAD_BYTES_DEFAULT,
             lease_ttl: LEASE_TTL_DEFAULT,
             poll_interval_max: POLL_INTERVAL_DEFAULT,
-            retry_backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
+            retry: RetryPolicy::default(),
+            held_max: HELD_MAX_DEFAULT,
             unknown_type_grace: Duration::from_secs(600),
             grace: GRACE_DEFAULT,
         }
@@ -118,6 +122,12 @@ impl Settings {
                 self.poll_interval_max
             ),
         );
+        check(
+            self.held_max >= 1,
+            format!("held_max: {}; it must be at least 1", self.held_max),
+        );
+        let policy = self.retry.mistakes().into_iter();
+        mistakes.extend(policy.map(|mistake| format!("retry: {mistake}")));
         mistakes.extend(self.dispatch.mistakes());
         mistakes
     }
@@ -136,6 +146,9 @@ impl fmt::Display for Settings {
             "poll interval       {:?} at most",
             self.poll_interval_max
         )?;
+        writeln!(f, "tries               {} at most", self.retry.attempts_max)?;
+        writeln!(f, "handler's deadline  {:?}", self.retry.deadline)?;
+        writeln!(f, "of one key wait     {} at most", self.held_max)?;
         writeln!(f, "unknown type waits  {:?}", self.unknown_type_grace)?;
         write!(f, "grace of a drain    {:?}", self.grace)
     }

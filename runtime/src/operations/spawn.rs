@@ -1,15 +1,18 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
 use tokio::sync::watch;
 
+use super::operator::Wiring;
 use super::posta::Running;
 use super::relay::Relay;
+use super::replay::Replayer;
 use super::tree::Tree;
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
 use crate::broker::{Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology};
-use crate::consumer::{Consumer, Partition};
+use crate::consumer::{Announcement, Consumer, DeadQueue, HeldCounts, Partition};
 use crate::lease::{Board, Keeper, MemberId, Resource};
 use crate::message::{MessageType, SLOTS};
 use crate::outbox::{Dispatcher, Outbox};
@@ -105,35 +108,56 @@ impl<D: Database> Parts<D> {
             .iter()
             .map(|consumer| consumer.name.clone())
             .collect();
+        let mut wiring = Wiring {
+            handlers: BTreeMap::new(),
+            enqueued: wakes.enqueued.clone(),
+            begun: Wake::new(),
+            payload_bytes_max: settings.payload_bytes_max,
+        };
         for (consumer, declaration) in consumers.into_iter().zip(declarations) {
             let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
             boards.push(board.clone());
             let partitions = consumer.partitions;
             let supervisor = tree.supervisor();
-            let handlers = Arc::new(consumer.handlers);
+            let (name, state) = (consumer.name.clone(), consumer.state.clone());
+            let handlers = Arc::new(consumer.into_handlers(settings.retry));
+            wiring.handlers.insert(name.clone(), handlers.clone());
+            let announcement = Announcement::new(store.clone(), &name, handlers.clone());
+            let partition = |number| Partition {
+                store: store.clone(),
+                driver: driver.clone(),
+                board: board.clone(),
+                member,
+                queue: PartitionQueue {
+                    consumer: name.clone(),
+                    partitions,
+                    number,
+                },
+                declaration: declaration.clone(),
+                announcement: announcement.clone(),
+                handlers: handlers.clone(),
+                state: state.clone(),
+                outbox: outbox.clone(),
+                enqueued: wakes.enqueued.clone(),
+                counters: counters.clone(),
+                client: client.clone(),
+                batch: settings.consume_batch,
+                unknown_type_grace: settings.unknown_type_grace,
+                held: HeldCounts::new(settings.held_max),
+            };
             for number in 0..partitions {
-                let partition = Partition {
-                    store: store.clone(),
-                    driver: driver.clone(),
-                    board: board.clone(),
-                    queue: PartitionQueue {
-                        consumer: consumer.name.clone(),
-                        partitions,
-                        number,
-                    },
-                    declaration: declaration.clone(),
-                    handlers: handlers.clone(),
-                    state: consumer.state.clone(),
-                    outbox: outbox.clone(),
-                    enqueued: wakes.enqueued.clone(),
-                    counters: counters.clone(),
-                    client: client.clone(),
-                    batch: settings.consume_batch,
-                    backoff: settings.retry_backoff,
-                    unknown_type_grace: settings.unknown_type_grace,
+                let partition = partition(number);
+                tree.start(&supervisor, format!("{name} {number}"), move |life| {
+                    partition.clone().run(life)
+                });
+            }
+            if driver.capabilities().delivery_limit {
+                let dead_queue = DeadQueue {
+                    partition: partition(0),
                 };
-                let name = format!("{} {number}", consumer.name);
-                tree.start(&supervisor, name, move |life| partition.clone().run(life));
+                tree.start(&supervisor, format!("{name} dead queue"), move |life| {
+                    dead_queue.clone().run(life)
+                });
             }
             let keeper = Keeper::<D> {
                 store: store.clone(),
@@ -156,12 +180,22 @@ impl<D: Database> Parts<D> {
         tree.start(&relays, "relay".to_owned(), move |life| {
             relay.clone().run(life)
         });
+        let operations = tree.supervisor();
+        let replayer = Replayer {
+            store: store.clone(),
+            begun: wiring.begun.clone(),
+            enqueued: wakes.enqueued.clone(),
+        };
+        tree.start(&operations, "replayer".to_owned(), move |life| {
+            replayer.clone().run(life)
+        });
         Posta::new(
             store,
             outbox,
             wakes.enqueued,
             counters,
             names,
+            wiring,
             Running {
                 member,
                 boards,
@@ -195,7 +229,7 @@ fn drive<D: Database>(
 }
 
 fn topology<D: Database>(consumer: &Consumer<D>) -> Topology {
-    let types = consumer.handlers.keys();
+    let types = consumer.handlings.keys();
     Topology {
         consumer: consumer.name.clone(),
         partitions: consumer.partitions,

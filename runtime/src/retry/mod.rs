@@ -5,8 +5,12 @@
 //! broker never holds a delay. A keyed message's successors join it there, in order, and run in
 //! order when it is through; other keys flow. Due times are the database's.
 
-mod after;
 mod backoff;
+mod policy;
 
-pub use after::AfterDeadLetter;
+pub use crate::message::{AfterDeadLetter, RetryOverride};
 pub use backoff::Backoff;
+pub use policy::{
+    ATTEMPTS_MAX, ATTEMPTS_MAX_DEFAULT, BASE_DEFAULT, CAP_DEFAULT, CAP_MAX, DEADLINE_DEFAULT,
+    DEADLINE_MAX, DEADLINE_MIN, RetryPolicy,
+};

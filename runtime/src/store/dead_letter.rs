@@ -73,7 +73,7 @@ pub struct NewDeadLetter {
     pub reason: &'static str,
     /// The error chain, for the operator; stored without NUL.
     pub error: String,
-    /// The error without what differs between two occurrences ([`crate::dead_letter::fingerprint`]).
+    /// The error without what differs between two occurrences ([`crate::dead_letter::fingerprint()`]).
     pub fingerprint: String,
     /// Tries before it was set aside.
     pub attempts: u32,

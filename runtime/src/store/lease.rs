@@ -114,6 +114,18 @@ pub trait LeaseStore {
     where
         Self: Store;
 
+    /// Which leases with a number below `count` another member owned until its time ran out, instead
+    /// of giving them back: it may have died of what it worked on. Sorted.
+    fn deserted(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        resource: &Resource,
+        count: u8,
+        member: MemberId,
+    ) -> impl Future<Output = Result<Vec<u8>, StoreError>> + Send
+    where
+        Self: Store;
+
     /// Takes at most `limit` leases with a number below `count` that nobody owns or whose time is
     /// over, each with a new epoch; skips what another transaction has locked.
     fn acquire(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use posta::retry::Backoff;
+use posta::retry::RetryPolicy;
 use posta::store::Store;
 use posta::{Builder, Consumer, Data, DeliveryInfo, Failure, Message, Posta, Tx};
 use serde::{Deserialize, Serialize};
@@ -71,12 +71,16 @@ pub(crate) fn builder<D: TestDatabase>(world: &World<D>) -> Builder<D> {
 pub(crate) fn quick<D: TestDatabase>(builder: Builder<D>) -> Builder<D> {
     builder
         .lease_ttl(Duration::from_secs(4))
-        .retry_backoff(Backoff::new(
-            Duration::from_millis(50),
-            Duration::from_millis(400),
-        ))
+        .retry(quick_retry())
         .poll_interval_max(Duration::from_millis(200))
         .grace(Duration::from_secs(10))
+}
+
+/// Short delays, and more tries than any test waits for.
+pub(crate) fn quick_retry() -> RetryPolicy {
+    RetryPolicy::default()
+        .backoff(Duration::from_millis(50), Duration::from_millis(400))
+        .attempts_max(1000)
 }
 
 /// The consumer that writes down each effect of [`Numbered`].

@@ -75,6 +75,7 @@ fn delivery(row: QueueRow) -> Delivery {
         tag: DeliveryTag(row.position.unsigned_abs()),
         // The rows of a queue do not say whether somebody has read them before.
         redelivered: false,
+        deliveries: 0,
         message: row.message,
     }
 }

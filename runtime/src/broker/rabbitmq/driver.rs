@@ -111,6 +111,20 @@ impl RabbitMq {
     ) -> Result<RabbitMqSubscription, BrokerError> {
         RabbitMqSubscription::open(self.shared.clone(), queue).await
     }
+
+    /// A subscription to what the broker gave up on for a consumer, with a channel of its own.
+    ///
+    /// # Cancel safety
+    /// As [`RabbitMq::subscribe_to`].
+    ///
+    /// # Errors
+    /// As [`RabbitMq::subscribe_to`].
+    pub async fn subscribe_to_dead(
+        &self,
+        consumer: &str,
+    ) -> Result<RabbitMqSubscription, BrokerError> {
+        RabbitMqSubscription::open_dead(self.shared.clone(), consumer).await
+    }
 }
 
 impl Shared {
@@ -189,6 +203,16 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>> {
         Box::pin(async move {
             Ok(Box::new(self.subscribe_to(queue).await?) as Box<dyn Subscription<D>>)
+        })
+    }
+
+    fn subscribe_dead<'a>(
+        &'a self,
+        consumer: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Box<dyn Subscription<D>>>, BrokerError>> {
+        Box::pin(async move {
+            let subscription = self.subscribe_to_dead(consumer).await?;
+            Ok(Some(Box::new(subscription) as Box<dyn Subscription<D>>))
         })
     }
 }

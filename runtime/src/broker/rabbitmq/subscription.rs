@@ -29,7 +29,17 @@ impl RabbitMqSubscription {
         shared: Arc<Shared>,
         queue: &PartitionQueue,
     ) -> Result<Self, BrokerError> {
-        let queue = topology::queue_name(queue);
+        Self::open_named(shared, topology::queue_name(queue)).await
+    }
+
+    pub(super) async fn open_dead(
+        shared: Arc<Shared>,
+        consumer: &str,
+    ) -> Result<Self, BrokerError> {
+        Self::open_named(shared, topology::dead_queue_name(consumer)).await
+    }
+
+    async fn open_named(shared: Arc<Shared>, queue: String) -> Result<Self, BrokerError> {
         let intake = Some(Intake::open(&shared, &queue).await?);
         Ok(Self {
             queue,
@@ -112,6 +122,7 @@ fn delivered(delivery: lapin::message::Delivery) -> Delivery {
     Delivery {
         tag: DeliveryTag(delivery.delivery_tag),
         redelivered: delivery.redelivered || before > 0,
+        deliveries: u32::try_from(before.max(0)).unwrap_or(u32::MAX),
         message: properties::decode(&delivery.properties, delivery.data).parse(),
     }
 }

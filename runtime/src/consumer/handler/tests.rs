@@ -105,7 +105,7 @@ async fn a_function_gets_the_message_the_transaction_and_its_arguments() {
 async fn a_method_gets_its_consumer() {
     let state = state();
     let consumer: Consumer<Db> = Notifications { greeting: "hello" }.into();
-    let handler = &consumer.handlers["document.signed"];
+    let handler = &consumer.handlings["document.signed"].handler;
     handle(handler, r#"{"document_id": 7}"#, &state)
         .await
         .outcome

@@ -46,6 +46,10 @@ RETURNING number, epoch";
 
     // SKIP LOCKED: what another member is just taking is not waited for. The lock re-reads the row,
     // so none is taken twice.
+    deserted = "
+SELECT number FROM {posta}lease
+WHERE resource = $1 AND number < $2 AND owner <> $3 AND expires_at <= statement_timestamp() ORDER BY number";
+
     acquire = "
 WITH free AS (
     SELECT number FROM {posta}lease
@@ -128,6 +132,28 @@ impl LeaseStore for PostgresStore {
             .rows(connection, OPERATION)
             .await?;
         grants(rows, OPERATION)
+    }
+
+    async fn deserted(
+        &self,
+        connection: &mut AsyncPgConnection,
+        resource: &Resource,
+        count: u8,
+        member: MemberId,
+    ) -> Result<Vec<u8>, StoreError> {
+        const OPERATION: &str = "look for deserted leases";
+        let rows = Statement::new(&self.texts().lease.deserted)
+            .bind::<Text, _>(resource.name())
+            .bind::<SmallInt, _>(i16::from(count))
+            .bind::<SqlUuid, _>(member.as_uuid())
+            .returning::<SmallInt>()
+            .rows(connection, OPERATION)
+            .await?;
+        let grants = grants(
+            rows.into_iter().map(|number: i16| (number, 0)).collect(),
+            OPERATION,
+        )?;
+        Ok(grants.into_iter().map(|grant| grant.number).collect())
     }
 
     async fn acquire(

@@ -141,6 +141,31 @@ impl LeaseStore for SqliteStore {
         .await
     }
 
+    async fn deserted(
+        &self,
+        connection: &mut Connection,
+        resource: &Resource,
+        count: u8,
+        member: MemberId,
+    ) -> Result<Vec<u8>, StoreError> {
+        let deserted = self
+            .sql(
+                "SELECT number, 0 FROM {posta}lease
+                 WHERE resource = ? AND number < ? AND owner <> ? AND expires_at <= {now} ORDER BY number",
+            )
+            .bind(resource.name())
+            .bind(count)
+            .bind(member.as_uuid());
+        on_thread(connection, "look for deserted leases", |connection| {
+            let rows = deserted.rows::<(BigInt, BigInt), (i64, i64)>(connection)?;
+            Ok(grants(rows)?
+                .into_iter()
+                .map(|grant| grant.number)
+                .collect())
+        })
+        .await
+    }
+
     async fn acquire(
         &self,
         connection: &mut Connection,

@@ -1,0 +1,147 @@
+use posta::operations::Operator;
+use posta::operations::operator::{IDS_MAX, PAGE_MAX};
+use posta::store::{Database, DeadLetter, LetterFilter, LetterId, LetterState};
+use serde_json::{Value, json};
+
+use super::letters::rows;
+use crate::confirm::confirmed;
+use crate::exit::Failed;
+use crate::flags::{EndFlags, Selected};
+use crate::print::json;
+
+/// Letters that are shown before they are changed, at most.
+const SHOWN_MAX: usize = 20;
+
+/// What is done to letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Skip,
+    Discard,
+    Restore,
+}
+
+impl End {
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Discard => "discard",
+            Self::Restore => "restore",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Skip => "skipped",
+            Self::Discard => "discarded",
+            Self::Restore => "restored",
+        }
+    }
+}
+
+/// Skips, discards or restores letters.
+pub(crate) async fn end<D: Database>(
+    operator: &Operator<D>,
+    end: End,
+    flags: &EndFlags,
+    as_json: bool,
+) -> Result<String, Failed> {
+    let letters = named_or_found(operator, end, &flags.selected).await?;
+    if letters.is_empty() {
+        return Err(Failed::Nothing(
+            "no letter in the selection can be changed so",
+        ));
+    }
+    let (verb, behind) = (end.verb(), letters.iter().map(|found| found.successors));
+    let behind: u64 = behind.sum();
+    let plan = match as_json {
+        true => {
+            let letters: Value = letters.iter().map(json::letter).collect();
+            json::line(
+                &json!({"dry_run": {"action": verb, "successors": behind, "letters": letters}}),
+            )
+        }
+        false => {
+            let shown = rows(&letters[..letters.len().min(SHOWN_MAX)]);
+            let more = letters.len().saturating_sub(SHOWN_MAX);
+            let more = match more {
+                0 => String::new(),
+                more => format!("… {more} more\n"),
+            };
+            let count = letters.len();
+            format!("would {verb} {count} letters; {behind} wait behind them\n\n{shown}{more}")
+        }
+    };
+    if !confirmed(&flags.deed, as_json, &plan)? {
+        return Ok(String::new());
+    }
+    let ids: Vec<LetterId> = letters.iter().map(|letter| letter.id).collect();
+    for ids in ids.chunks(IDS_MAX) {
+        let reason = &flags.deed.reason;
+        match end {
+            End::Skip => operator.skip(ids, reason).await?,
+            End::Discard => operator.discard(ids, reason).await?,
+            End::Restore => operator.restore(ids, reason).await?,
+        }
+    }
+    Ok(match as_json {
+        true => {
+            let ids: Value = ids.iter().map(|id| id.0).collect();
+            json::line(&json!({"action": verb, "letters": ids}))
+        }
+        false => format!("{} letters {}\n", ids.len(), end.done()),
+    })
+}
+
+/// Letters that are named, whatever their state, so that a wrong one is an error; or those of a
+/// selection that are in the right state.
+async fn named_or_found<D: Database>(
+    operator: &Operator<D>,
+    end: End,
+    selected: &Selected,
+) -> Result<Vec<DeadLetter>, Failed> {
+    if !selected.letters.is_empty() && selected.filter.is_empty() {
+        let mut letters = Vec::with_capacity(selected.letters.len());
+        for &letter in &selected.letters {
+            letters.push(operator.show(LetterId(letter), 0).await?.letter);
+        }
+        return Ok(letters);
+    }
+    let state = match end {
+        End::Skip | End::Discard => LetterState::Dead,
+        End::Restore => LetterState::Discarded,
+    };
+    let mut filter = select::<D>(operator, selected, &[state]).await?;
+    if end == End::Skip {
+        filter.parked = Some(true);
+    }
+    let mut letters: Vec<DeadLetter> = Vec::new();
+    loop {
+        let after = letters.last().map(|letter| letter.id);
+        let mut page = operator.letters(&filter, after, PAGE_MAX.min(200)).await?;
+        if page.is_empty() {
+            return Ok(letters);
+        }
+        // Payloads are not looked at, and may be large.
+        for letter in &mut page {
+            letter.message.payload = Default::default();
+        }
+        letters.append(&mut page);
+    }
+}
+
+/// The filter of a selection, which must not be everything by accident.
+pub(crate) async fn select<D: Database>(
+    operator: &Operator<D>,
+    selected: &Selected,
+    states: &[LetterState],
+) -> Result<LetterFilter, Failed> {
+    if selected.letters.is_empty() && selected.filter.is_empty() && !selected.all {
+        return Err(Failed::Usage(
+            "which letters? Name them, give a filter, or --all".to_owned(),
+        ));
+    }
+    selected
+        .filter
+        .filter::<D>(operator.store(), &selected.letters, states)
+        .await
+}

@@ -1,0 +1,89 @@
+use std::io::IsTerminal as _;
+
+use posta::operations::Operator;
+use posta::operations::operator::RedispatchSelection;
+use posta::store::{Database, RedispatchStore as _, Store as _};
+use serde_json::json;
+
+use crate::confirm::confirmed;
+use crate::exit::Failed;
+use crate::flags::RedispatchFlags;
+use crate::moment::{rfc3339, seconds};
+use crate::print::json;
+use crate::print::table::{number, table, text};
+
+/// Sends kept rows again.
+pub(crate) async fn redispatch<D: Database>(
+    operator: &Operator<D>,
+    flags: &RedispatchFlags,
+    as_json: bool,
+) -> Result<String, Failed> {
+    let given = flags.from.is_some() || flags.before.is_some();
+    if !(given || flags.message_type.is_some() || flags.key.is_some() || flags.all) {
+        return Err(Failed::Usage(
+            "which rows? Give --from, --before, --type, --key, or --all".to_owned(),
+        ));
+    }
+    let mut session = operator.store().begin_read().await?;
+    let now = operator.store().now(&mut session).await?;
+    session.commit().await?;
+    let selection = RedispatchSelection {
+        from: flags.from.map(|from| from.seen_from(now)),
+        before: flags.before.map(|before| before.seen_from(now)),
+        message_type: flags.message_type.clone(),
+        key: flags.key.clone(),
+    };
+    let mut redispatch = operator.redispatch(&selection, &flags.deed.reason).await?;
+    let preview = redispatch.preview().await?;
+    if preview.rows == 0 {
+        return Err(Failed::Nothing("no kept row is in the selection"));
+    }
+    let cut_off = redispatch.cut_off();
+    let plan = match as_json {
+        true => {
+            let mut value = json::preview(&preview);
+            value["dispatched_before"] = rfc3339(cut_off).into();
+            json::line(&json!({"dry_run": value}))
+        }
+        false => {
+            let mut plan = format!(
+                "{} rows of {} keys, dispatched before {}, would go out again\n",
+                preview.rows,
+                preview.keys,
+                seconds(cut_off)
+            );
+            if !preview.lacking.is_empty() {
+                let rows: Vec<Vec<String>> = preview
+                    .lacking
+                    .iter()
+                    .map(|(consumer, rows)| vec![consumer.clone(), rows.to_string()])
+                    .collect();
+                let columns = [text("consumer", 12), number("has not handled")];
+                plan = format!("{plan}\n{}", table(&columns, &rows));
+            }
+            plan
+        }
+    };
+    if !confirmed(&flags.deed, as_json, &plan)? {
+        return Ok(String::new());
+    }
+    let watched = !as_json && std::io::stderr().is_terminal();
+    let rows = redispatch
+        .finish(|rows| {
+            if watched {
+                eprint!("\r{rows} of {} rows", preview.rows);
+            }
+        })
+        .await;
+    if watched {
+        eprintln!();
+    }
+    let rows = rows.inspect_err(|_| {
+        let before = rfc3339(cut_off);
+        eprintln!("posta: it broke off; the same command with --before {before} does the rest");
+    })?;
+    Ok(match as_json {
+        true => json::line(&json!({"action": "redispatch", "rows": rows})),
+        false => format!("{rows} rows are in the outbox again\n"),
+    })
+}

@@ -1,0 +1,104 @@
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// A foreign text on one line of a terminal: without control characters, which could move its
+/// cursor, and without the marks that turn the direction of what follows.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\r' | '\t' => ' ',
+            c if unsafe_for_terminals(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// Whether a terminal would act upon a character instead of showing it.
+pub(crate) fn unsafe_for_terminals(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A text of at most so many columns; `…` stands for what was cut.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used >= columns {
+            break;
+        }
+        cut.push(c);
+    }
+    cut.push('…');
+    cut
+}
+
+/// A text in lines of at most so many columns, broken at blanks where it can be.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_inclusive(' ') {
+        if used > 0 && used + width(word.trim_end()) > columns {
+            lines.push(String::new());
+            used = 0;
+        }
+        for c in word.chars() {
+            let wide = c.width().unwrap_or(0);
+            if used + wide > columns {
+                if c == ' ' {
+                    continue;
+                }
+                lines.push(String::new());
+                used = 0;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push(c);
+            }
+            used += wide;
+        }
+    }
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_foreign_reaches_the_terminal_unchanged() {
+        assert_eq!(
+            printable("a\x1b[31mred\nb\u{202e}c\u{7}"),
+            "a\u{fffd}[31mred b\u{fffd}c\u{fffd}"
+        );
+    }
+
+    #[test]
+    fn a_cut_text_has_no_more_columns_than_asked_for() {
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("longer", 5), "long…");
+        // Wide characters take two columns each.
+        assert_eq!(cut("漢字漢字", 5), "漢字…");
+        assert!(width(&cut("漢字漢字", 4)) <= 4);
+    }
+
+    #[test]
+    fn lines_break_at_blanks_where_they_can() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("", 4), [""]);
+        for line in wrap("漢字漢字 a bb ccc dddd 漢字", 5) {
+            assert!(width(&line) <= 5, "{line}");
+        }
+    }
+}

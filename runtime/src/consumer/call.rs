@@ -1,0 +1,48 @@
+use super::partition::Partition;
+use super::{HandleError, Handler};
+use crate::message::Envelope;
+use crate::outbox::Context;
+use crate::retry::RetryPolicy;
+use crate::store::{Database, Session, Tx};
+use crate::telemetry::Process;
+
+impl<D: Database> Partition<D> {
+    /// Runs a handler in the transaction, at most until its deadline. Whether what it did lasts,
+    /// the transaction's end says; after an error it ends with [`undo`].
+    pub(super) async fn call(
+        &self,
+        tx: &mut Tx<'_, D>,
+        (handler, policy): (&Handler<D>, &RetryPolicy),
+        envelope: &Envelope,
+        attempt: u32,
+    ) -> Result<Process, HandleError> {
+        tx.set_context(Context::handling(envelope));
+        let process = Process::new(&self.client, &self.queue, envelope, attempt);
+        let call = handler.handle(envelope, attempt, &self.state, tx);
+        let in_time = async {
+            match tokio::time::timeout(policy.deadline, call).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(HandleError::Deadline(policy.deadline)),
+            }
+        };
+        process.run(in_time).await?;
+        Ok(process)
+    }
+}
+
+/// Undoes a transaction in which a handler failed. One whose handler was left in the middle of
+/// something loses its connection: nobody knows what is still under way on it.
+pub(super) async fn undo<D: Database>(session: Session<D>, error: &HandleError) {
+    match error {
+        HandleError::Deadline(_) | HandleError::Panicked(_) => drop(session),
+        _ => session.rollback().await,
+    }
+}
+
+/// What stands for a handler's error where there is no handler.
+pub(super) fn no_handler(envelope: &Envelope) -> String {
+    format!(
+        "no handler for the message type {:?} in this process",
+        envelope.message_type.as_str()
+    )
+}

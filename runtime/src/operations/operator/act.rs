@@ -1,0 +1,195 @@
+use super::operator::{Deed, IDS_MAX, check_reason};
+use super::{Operator, OperatorError};
+use crate::operations::replay::{Readmission, readmit};
+use crate::store::{
+    Database, DeadLetter, DeadLetterStore, LetterChange, LetterId, LetterState, Origin,
+    OutboxStore, RetryStore,
+};
+
+impl<D: Database> Operator<D> {
+    /// Puts a dead letter's message, as its current revision has it, back on its way: with its id,
+    /// no attempts, in the place that it kept in its key's order, or at the end if it kept none. It
+    /// counts as a replay; the successors of a parked key follow when it gets through. A message
+    /// that never had an id gets one.
+    ///
+    /// # Errors
+    /// When the letter is not `Dead` (somebody may have been faster), or its message is still no
+    /// valid one: the letter stays as it was.
+    pub async fn replay(&self, letter: LetterId, reason: &str) -> Result<(), OperatorError> {
+        check_reason(reason)?;
+        self.transact(async |connection| {
+            let found = self.locked(connection, letter).await?;
+            expect_dead(&found)?;
+            let admitted = match readmit(&self.store, connection, &found).await? {
+                Readmission::Admitted(admitted) => admitted,
+                Readmission::Refused(reason) => {
+                    return Err(OperatorError::Refused { letter, reason });
+                }
+            };
+            self.change(connection, &[letter], LetterChange::Replay)
+                .await?;
+            let deed = Deed {
+                action: "replay",
+                reason,
+                letter: Some(letter),
+                run: None,
+                details: admitted.in_words(),
+            };
+            self.write_down(connection, deed).await
+        })
+        .await?;
+        self.nudge().await;
+        Ok(())
+    }
+
+    /// Lets the keys of parked letters go on without them: their successors are released in order.
+    /// The letters stay `Dead`, and can be replayed later, out of their key's order. All of them or
+    /// none, at most [`IDS_MAX`].
+    ///
+    /// # Errors
+    /// When one of them is not there, not `Dead`, or not parked.
+    pub async fn skip(&self, letters: &[LetterId], reason: &str) -> Result<(), OperatorError> {
+        self.end("skip", LetterChange::Skip, letters, reason).await
+    }
+
+    /// Drops dead letters; those that are parked let their keys go on. Until their retention ends
+    /// they can be restored. All of them or none, at most [`IDS_MAX`].
+    ///
+    /// # Errors
+    /// When one of them is not there or not `Dead`.
+    pub async fn discard(&self, letters: &[LetterId], reason: &str) -> Result<(), OperatorError> {
+        self.end("discard", LetterChange::Discard, letters, reason)
+            .await
+    }
+
+    /// Makes discarded letters dead again. They do not take their place in their key's order back:
+    /// the key went on. All of them or none, at most [`IDS_MAX`].
+    ///
+    /// # Errors
+    /// When one of them is not there or not `Discarded`.
+    pub async fn restore(&self, letters: &[LetterId], reason: &str) -> Result<(), OperatorError> {
+        self.end("restore", LetterChange::Restore, letters, reason)
+            .await
+    }
+
+    /// What skip, discard and restore have in common.
+    async fn end(
+        &self,
+        action: &'static str,
+        change: LetterChange,
+        letters: &[LetterId],
+        reason: &str,
+    ) -> Result<(), OperatorError> {
+        check_reason(reason)?;
+        let mut letters = letters.to_vec();
+        letters.sort_unstable();
+        letters.dedup();
+        if letters.is_empty() || letters.len() > IDS_MAX {
+            let problem = format!("{} of them; it must be 1 to {IDS_MAX}", letters.len());
+            return Err(OperatorError::argument("letters", problem));
+        }
+        let store = &self.store;
+        let unparked = self
+            .transact(async |connection| {
+                let found = store.lock_letters(connection, &letters).await?;
+                check_all(&letters, &found, change)?;
+                self.change(connection, &letters, change).await?;
+                let mut unparked = false;
+                for letter in &found {
+                    let mut details = String::new();
+                    if letter.parked {
+                        let went = match &letter.origin {
+                            Origin::Dispatch => store.unpark(connection, letter.id).await?,
+                            Origin::Consumer(name) => {
+                                store.unpark_held(connection, name, letter.id).await?
+                            }
+                        };
+                        unparked |= went;
+                        let key = letter.message.key.as_deref().unwrap_or_default();
+                        details = format!("its key {key:?} goes on");
+                    }
+                    let deed = Deed {
+                        action,
+                        reason,
+                        letter: Some(letter.id),
+                        run: None,
+                        details,
+                    };
+                    self.write_down(connection, deed).await?;
+                }
+                Ok(unparked)
+            })
+            .await?;
+        if unparked {
+            self.nudge().await;
+        }
+        Ok(())
+    }
+
+    /// Reads a letter and keeps others from it until the transaction ends.
+    pub(super) async fn locked(
+        &self,
+        connection: &mut D::Connection,
+        letter: LetterId,
+    ) -> Result<DeadLetter, OperatorError> {
+        let mut found = self.store.lock_letters(connection, &[letter]).await?;
+        found.pop().ok_or(OperatorError::NoSuchLetter(letter))
+    }
+
+    /// Changes letters that are locked and were checked.
+    async fn change(
+        &self,
+        connection: &mut D::Connection,
+        letters: &[LetterId],
+        change: LetterChange,
+    ) -> Result<(), OperatorError> {
+        let changed = self
+            .store
+            .change_letters(connection, letters, change)
+            .await?;
+        assert_eq!(
+            changed.len(),
+            letters.len(),
+            "letters that are locked stay in their state"
+        );
+        Ok(())
+    }
+}
+
+/// Whether every letter is there and can be changed so.
+fn check_all(
+    letters: &[LetterId],
+    found: &[DeadLetter],
+    change: LetterChange,
+) -> Result<(), OperatorError> {
+    for &letter in letters {
+        let found = found.iter().find(|found| found.id == letter);
+        let found = found.ok_or(OperatorError::NoSuchLetter(letter))?;
+        match change {
+            LetterChange::Replay | LetterChange::Discard => expect_dead(found)?,
+            LetterChange::Restore if found.state != LetterState::Discarded => {
+                return Err(state(found, "discarded"));
+            }
+            LetterChange::Skip if found.state != LetterState::Dead || !found.parked => {
+                return Err(state(found, "dead and parked"));
+            }
+            LetterChange::Restore | LetterChange::Skip => {}
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn expect_dead(letter: &DeadLetter) -> Result<(), OperatorError> {
+    match letter.state {
+        LetterState::Dead => Ok(()),
+        _ => Err(state(letter, "dead")),
+    }
+}
+
+fn state(letter: &DeadLetter, needed: &'static str) -> OperatorError {
+    OperatorError::LetterState {
+        letter: letter.id,
+        state: letter.state,
+        needed,
+    }
+}
