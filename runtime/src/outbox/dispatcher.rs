@@ -331,6 +331,7 @@ impl<D: Database> Dispatcher<D> {
             let mut session = self.store.begin().await?;
             match settlement.write(&self.store, &mut session, fences).await? {
                 Written::Settled(mut settled) => {
+                    crash_point!("dispatch.settling");
                     session.commit().await?;
                     crash_point!("dispatch.settled");
                     settled.lost += lost;
@@ -384,6 +385,7 @@ impl<D: Database> Dispatcher<D> {
             crash_point!("dispatch.published");
             let lost = match settlement.write(&self.store, &mut session, fences).await? {
                 Written::Settled(settled) if settled.lost == 0 => {
+                    crash_point!("dispatch.settling");
                     session.commit().await?;
                     crash_point!("dispatch.settled");
                     self.filled.call();
