@@ -28,7 +28,7 @@ pub(crate) struct FilterFlags {
     #[arg(long, value_name = "ID")]
     message_id: Option<String>,
 
-    /// Only of this kind of error: failed, panicked, deadline, undecodable, ...
+    /// Only of this kind of error: failed, panicked, undecodable, ...
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
 
@@ -40,7 +40,7 @@ pub(crate) struct FilterFlags {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
-    /// Only those set aside since this time (UTC): 2026-01-31 09:30, or 12h ago
+    /// Only those set aside since this time: 2026-01-31 09:30, or 12h ago
     #[arg(long, value_name = "TIME")]
     from: Option<Moment>,
 

@@ -131,7 +131,7 @@ pub(crate) struct ListFlags {
     #[command(flatten)]
     pub(crate) filter: FilterFlags,
 
-    /// In this state (dead, replaying, replayed, discarded), not only dead; may be repeated
+    /// In this state: dead, replaying, replayed, discarded; may be repeated
     #[arg(long, value_name = "STATE", hide_possible_values = true)]
     pub(crate) state: Vec<StateFlag>,
 
@@ -164,7 +164,7 @@ pub(crate) struct ShowFlags {
     #[arg(long)]
     pub(crate) payload: bool,
 
-    /// With --payload: of this revision (0: as it was set aside), not the current one
+    /// With --payload: of this revision; 0 is the original
     #[arg(long, value_name = "N", requires = "payload")]
     pub(crate) revision: Option<u32>,
 
@@ -280,7 +280,7 @@ pub(crate) struct RunFlags {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RedispatchFlags {
-    /// Only rows dispatched since this time (UTC): 2026-01-31 09:30, or 12h for so long ago
+    /// Only rows dispatched since this time (UTC): 2026-01-31 09:30, or 12h ago
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Moment>,
 
