@@ -23,6 +23,8 @@ mod postgres;
 #[cfg(test)]
 mod rabbitmq;
 #[cfg(test)]
+mod scheduled;
+#[cfg(test)]
 mod sqlite;
 #[cfg(test)]
 mod trace;

@@ -62,8 +62,14 @@ pub enum PublishOutcome {
     Confirmed,
     /// The broker has no queue for it; it kept nothing. The broker's text.
     Returned(String),
-    /// The broker refused it (nack, too large). The broker's or the driver's text.
+    /// The broker refused it (nack); it may take it another time. The broker's text.
     Refused(String),
+    /// It is larger than the driver is allowed to send, or than the broker takes: it was not
+    /// offered to the broker, and the same again would not be. The driver's text.
+    TooLarge(String),
+    /// It holds what this broker cannot carry, such as a header that has a meaning of its own
+    /// there: as for `TooLarge`. The driver's text.
+    Malformed(String),
     /// Not known, since the channel failed first: to be published again, and nobody's attempt.
     Unknown,
 }

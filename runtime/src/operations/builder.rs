@@ -5,6 +5,7 @@ use super::spawn::Parts;
 use super::{Posta, StartError};
 use crate::broker::Broker;
 use crate::consumer::{Consumer, State};
+use crate::outbox::DispatchPolicy;
 use crate::retry::RetryPolicy;
 use crate::store::{Connect, Database, DatabasePool, MigrationStore, Store, Tables};
 
@@ -117,6 +118,24 @@ impl<D: Database> Builder<D> {
     #[must_use]
     pub fn dispatch_batch(mut self, rows: usize) -> Self {
         self.settings.dispatch_batch = rows;
+        self
+    }
+
+    /// What becomes of messages that the broker returns or refuses: attempts, the pauses between
+    /// them, and what comes then. For every message type without a policy of its own.
+    #[must_use]
+    pub fn dispatch(mut self, policy: DispatchPolicy) -> Self {
+        self.settings.dispatch.all = policy;
+        self
+    }
+
+    /// The same for the messages of one type, whatever [`Builder::dispatch`] says; the last one
+    /// said of a type counts. No code here needs to know the type: rows of the outbox may come from
+    /// anybody.
+    #[must_use]
+    pub fn dispatch_for(mut self, message_type: impl Into<String>, policy: DispatchPolicy) -> Self {
+        let by_type = &mut self.settings.dispatch.by_type;
+        by_type.insert(message_type.into(), policy);
         self
     }
 

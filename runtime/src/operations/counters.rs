@@ -8,6 +8,8 @@ use crate::outbox::Settled;
 pub struct Counters {
     dispatched: AtomicU64,
     dispatch_failures: AtomicU64,
+    dispatch_lost: AtomicU64,
+    discarded: AtomicU64,
     handled: AtomicU64,
     duplicates: AtomicU64,
     held: AtomicU64,
@@ -19,8 +21,13 @@ pub struct Counters {
 pub struct Counts {
     /// Outbox rows that were confirmed, routed, and settled.
     pub dispatched: u64,
-    /// Failed dispatches of rows: returned or refused.
+    /// Failed dispatches of rows, returned or refused, that are tried again.
     pub dispatch_failures: u64,
+    /// Rows that were not settled since their lanes had been lost: their new owners publish them,
+    /// perhaps again.
+    pub dispatch_lost: u64,
+    /// Messages that were dropped by policy since no queue takes them, each on record.
+    pub discarded: u64,
     /// Messages whose handler's effects were committed.
     pub handled: u64,
     /// Deliveries that the inbox refused.
@@ -37,6 +44,8 @@ impl Counters {
             .fetch_add(settled.dispatched as u64, Relaxed);
         self.dispatch_failures
             .fetch_add(settled.failed as u64, Relaxed);
+        self.dispatch_lost.fetch_add(settled.lost as u64, Relaxed);
+        self.discarded.fetch_add(settled.discarded as u64, Relaxed);
         self.dead_letters.fetch_add(settled.dead as u64, Relaxed);
     }
 
@@ -51,6 +60,8 @@ impl Counters {
         Counts {
             dispatched: self.dispatched.load(Relaxed),
             dispatch_failures: self.dispatch_failures.load(Relaxed),
+            dispatch_lost: self.dispatch_lost.load(Relaxed),
+            discarded: self.discarded.load(Relaxed),
             handled: self.handled.load(Relaxed),
             duplicates: self.duplicates.load(Relaxed),
             held: self.held.load(Relaxed),

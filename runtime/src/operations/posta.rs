@@ -12,7 +12,8 @@ use crate::dead_letter::Origin;
 use crate::lease::{Board, MemberId, leave_all};
 use crate::outbox::{Context, Outbox};
 use crate::store::{
-    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, Store, StoreError, Tx,
+    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, ScheduleStore, Store,
+    StoreError, Tx,
 };
 use crate::supervision::{ChildState, Drained, Phase, Registry, Supervisor, Wake, crash_point};
 
@@ -171,6 +172,7 @@ impl<D: Database> Posta<D> {
     pub async fn status(&self) -> Result<Status, StoreError> {
         let mut session = self.store.begin().await?;
         let outbox = self.store.backlog(&mut session).await?;
+        let scheduled = self.store.scheduled(&mut session).await?;
         let dispatch_dead_letters = self
             .store
             .dead_letters(&mut session, &Origin::Dispatch)
@@ -190,6 +192,7 @@ impl<D: Database> Posta<D> {
         session.commit().await?;
         Ok(Status {
             outbox,
+            scheduled,
             dispatch_dead_letters,
             consumers,
             counts: self.counters.counts(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::consumer::HELD_MAX_DEFAULT;
 use crate::message::limits::{PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX};
+use crate::outbox::DispatchPolicies;
 use crate::retry::RetryPolicy;
 
 /// Shortest lease period: a tick is a third of it, and a database under load answers within a
@@ -40,6 +41,8 @@ pub struct Settings {
     pub dispatch_batch: usize,
     /// Messages that a partition handles in one transaction, at most.
     pub consume_batch: usize,
+    /// What becomes of messages that the broker does not take.
+    pub dispatch: DispatchPolicies,
     /// Largest payload, in bytes, at enqueue and at dispatch.
     pub payload_bytes_max: usize,
     /// How long a lease lasts without renewal: the longest time that a killed process's lanes and
@@ -64,6 +67,7 @@ impl Default for Settings {
             arbiters: std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)),
             dispatch_batch: BATCH_DEFAULT,
             consume_batch: BATCH_DEFAULT,
+            dispatch: DispatchPolicies::default(),
             payload_bytes_max: PAYLOAD_BYTES_DEFAULT,
             lease_ttl: LEASE_TTL_DEFAULT,
             poll_interval_max: POLL_INTERVAL_DEFAULT,
@@ -124,6 +128,7 @@ impl Settings {
         );
         let policy = self.retry.mistakes().into_iter();
         mistakes.extend(policy.map(|mistake| format!("retry: {mistake}")));
+        mistakes.extend(self.dispatch.mistakes());
         mistakes
     }
 }
@@ -133,6 +138,7 @@ impl fmt::Display for Settings {
         writeln!(f, "arbiters            {}", self.arbiters)?;
         writeln!(f, "dispatch batch      {}", self.dispatch_batch)?;
         writeln!(f, "consume batch       {}", self.consume_batch)?;
+        writeln!(f, "failed dispatch     {}", self.dispatch)?;
         writeln!(f, "payload, at most    {} bytes", self.payload_bytes_max)?;
         writeln!(f, "lease period        {:?}", self.lease_ttl)?;
         writeln!(

@@ -20,6 +20,9 @@ use crate::store::{Database, Store};
 use crate::supervision::{Supervisor, Wake};
 use crate::telemetry::Client;
 
+/// The retry table is looked at less often than queues: what its owner puts there, it knows of.
+const RETRY_LOOK_POLLS: u32 = 5;
+
 /// What a runtime is made of, once everything has been checked.
 pub(super) struct Parts<D: Database> {
     pub(super) store: D::Store,
@@ -70,6 +73,7 @@ impl<D: Database> Parts<D> {
 
         // Users first, keepers last: a keeper drains when its board is idle.
         let dispatchers = tree.supervisor();
+        let policies = Arc::new(settings.dispatch.clone());
         let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
         for index in 0..of {
             let dispatcher = Dispatcher::<D> {
@@ -81,6 +85,7 @@ impl<D: Database> Parts<D> {
                 of,
                 batch: settings.dispatch_batch,
                 payload_bytes_max: settings.payload_bytes_max,
+                policies: policies.clone(),
                 poll_interval_max: settings.poll_interval_max,
                 enqueued: wakes.enqueued.clone(),
                 counters: counters.clone(),
@@ -140,6 +145,7 @@ impl<D: Database> Parts<D> {
                 counters: counters.clone(),
                 client: client.clone(),
                 batch: settings.consume_batch,
+                retry_look_interval: settings.poll_interval_max * RETRY_LOOK_POLLS,
                 unknown_type_grace: settings.unknown_type_grace,
                 held: HeldCounts::new(settings.held_max),
             };

@@ -10,6 +10,8 @@ use crate::supervision::ChildStatus;
 pub struct Status {
     /// What waits in the outbox.
     pub outbox: Backlog,
+    /// Messages that are scheduled for later.
+    pub scheduled: u64,
     /// Dead letters of the way from the outbox to the broker.
     pub dispatch_dead_letters: u64,
     /// The consumers of this process.

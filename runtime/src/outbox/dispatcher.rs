@@ -1,8 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::settlement::{Settled, Settlement};
+use super::DispatchPolicies;
+use super::failure::DispatchFailure;
+use super::schedule::Schedule;
+use super::settlement::{Settled, Settlement, Written, key};
 use super::wave::Waves;
 use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Declaration, PublishOutcome, Publisher,
@@ -10,21 +13,17 @@ use crate::broker::{
 use crate::lease::{Board, LeaseUse};
 use crate::message::Slot;
 use crate::operations::Counters;
-use crate::retry::Backoff;
-use crate::store::{Database, Fence, OutboxRow, OutboxStore, RowId, Store};
+use crate::store::{Database, Fence, OutboxRow, OutboxStore, RowId, ScheduleStore, Session, Store};
 use crate::supervision::{ChildError, Life, Wake, WakeListener, crash_point};
 use crate::telemetry::{self, Client};
 
 /// The pause after the first look that found nothing; it doubles from there.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// Between tries of a row that the broker returned or refused.
-const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-
 /// Publishes the rows of its lanes: the body of a dispatcher actor.
 ///
-/// One round, each step one function: take lanes → claim rows → set aside what can never be
-/// dispatched → publish in waves → settle. No transaction is open while publishing. An outage of
+/// One round, each step one function: take lanes → enqueue what is due → claim rows → set aside
+/// what can never be dispatched → publish in waves → settle. No transaction is open while publishing. An outage of
 /// broker or database backs off the dispatcher and is no row's attempt.
 #[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
@@ -40,6 +39,8 @@ pub(crate) struct Dispatcher<D: Database> {
     pub(crate) of: u8,
     pub(crate) batch: usize,
     pub(crate) payload_bytes_max: usize,
+    /// What becomes of rows that the broker does not take.
+    pub(crate) policies: Arc<DispatchPolicies>,
     pub(crate) poll_interval_max: Duration,
     /// Called when the outbox may have got rows.
     pub(crate) enqueued: Wake,
@@ -66,15 +67,21 @@ impl<D: Database> Dispatcher<D> {
         let mut publisher: Option<Box<dyn Publisher<D>>> = None;
         let mut failures = 0;
         let mut pause = POLL_INTERVAL_MIN;
+        let mut schedule = Schedule::new(self.poll_interval_max);
         while !life.is_draining() {
-            enqueued.hear();
-            changes.hear();
+            // Both, each time.
+            if enqueued.hear() | changes.hear() {
+                schedule.called();
+            }
             self.take_lanes(&mut lanes);
-            match self.round(&lanes, &mut publisher).await {
+            match self.round(&lanes, &mut schedule, &mut publisher).await {
                 Ok(Round::Worked) => pause = POLL_INTERVAL_MIN,
                 Ok(Round::Idle(due)) => {
                     let wait = due.map_or(pause, |due| due.min(pause));
-                    self.rest(&life, wait, &mut enqueued, &mut changes).await;
+                    let wait = wait.min(schedule.wait());
+                    if self.rest(&life, wait, &mut enqueued, &mut changes).await {
+                        schedule.called();
+                    }
                     pause = (pause * 2).min(self.poll_interval_max);
                 }
                 Err(error) => {
@@ -132,24 +139,26 @@ impl<D: Database> Dispatcher<D> {
         }
     }
 
+    /// Waits so long, or until there may be something to do; whether somebody said so.
     async fn rest(
         &self,
         life: &Life,
         wait: Duration,
         enqueued: &mut WakeListener,
         changes: &mut WakeListener,
-    ) {
+    ) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = enqueued.called() => {}
-            () = changes.called() => {}
-            () = life.draining() => {}
+            () = tokio::time::sleep(wait) => false,
+            () = enqueued.called() => true,
+            () = changes.called() => true,
+            () = life.draining() => false,
         }
     }
 
     async fn round(
         &self,
         lanes: &BTreeMap<Slot, LeaseUse>,
+        schedule: &mut Schedule,
         publisher: &mut Option<Box<dyn Publisher<D>>>,
     ) -> Result<Round, ChildError> {
         if lanes.is_empty() {
@@ -161,6 +170,10 @@ impl<D: Database> Dispatcher<D> {
             .map(|(slot, lease)| (*slot, lease.fence()))
             .collect();
         let mut session = self.store.begin().await?;
+        if schedule.is_time() {
+            self.enqueue_due(&mut session, &slots, &fences, schedule)
+                .await?;
+        }
         let claimed = self
             .store
             .pending(&mut session, &slots, &[], self.batch)
@@ -176,23 +189,9 @@ impl<D: Database> Dispatcher<D> {
         }
         let mut settlement = Settlement::default();
         let rows = self.set_aside(claimed, &mut settlement);
-        if publisher.is_none() {
-            self.declare().await;
-            *publisher = Some(self.driver.publisher().await?);
-        }
-        let publisher = publisher.as_mut().expect("it was just made");
-        let settled = if self.driver.capabilities().transactional {
-            self.publish_and_settle(publisher.as_mut(), rows, settlement, &fences)
-                .await?
-        } else {
-            let published = self
-                .publish(publisher.as_mut(), rows, &mut settlement)
-                .await;
-            // What was confirmed before an outage is settled all the same.
-            let settled = self.settle(settlement, &fences).await?;
-            published?;
-            settled
-        };
+        let settled = self
+            .publish_all(rows, settlement, &fences, publisher)
+            .await?;
         self.counters.add_dispatched(&settled);
         if settled.lost > 0 {
             tracing::info!(
@@ -204,23 +203,84 @@ impl<D: Database> Dispatcher<D> {
         Ok(Round::Worked)
     }
 
-    /// Keeps what can be dispatched; malformed rows and rows above the size limit become dead
-    /// letters, alone.
+    /// Moves scheduled messages that are due to the outbox, a batch at most: what waits there
+    /// already has its turn before the next ones.
+    async fn enqueue_due(
+        &self,
+        session: &mut Session<D>,
+        slots: &[Slot],
+        fences: &BTreeMap<Slot, Fence>,
+        schedule: &mut Schedule,
+    ) -> Result<(), ChildError> {
+        let next = self.store.next_scheduled(session, slots).await?;
+        if next.is_none_or(|next| next > Duration::ZERO) {
+            schedule.looked(next);
+            return Ok(());
+        }
+        let fences: Vec<Fence> = fences.values().cloned().collect();
+        let moved = self
+            .store
+            .enqueue_due(session, &fences, slots, self.batch)
+            .await?;
+        schedule.moved(moved);
+        crash_point!("dispatch.enqueued_due");
+        Ok(())
+    }
+
+    /// Keeps what can be dispatched. Malformed rows and rows above the size limit fail, alone; of
+    /// their keys nothing more is kept, since they are set aside only once that is committed.
     fn set_aside(&self, claimed: Vec<OutboxRow>, settlement: &mut Settlement) -> Vec<OutboxRow> {
         let mut rows = Vec::with_capacity(claimed.len());
+        let mut failed = HashSet::new();
         for row in claimed {
-            match row.message {
-                Ok(envelope) if envelope.payload.len() > self.payload_bytes_max => {
-                    settlement.too_large(row.id, row.attempts, envelope, self.payload_bytes_max)
+            let failure = match &row.message {
+                _ if !failed.is_empty() && key(&row).is_some_and(|key| failed.contains(&key)) => {
+                    continue;
                 }
-                Ok(envelope) => rows.push(OutboxRow {
-                    message: Ok(envelope),
-                    ..row
-                }),
-                Err(malformed) => settlement.malformed(row.id, row.attempts, malformed),
-            }
+                Ok(envelope) if envelope.payload.len() > self.payload_bytes_max => {
+                    let (bytes, max) = (envelope.payload.len(), self.payload_bytes_max);
+                    DispatchFailure::TooLarge(format!(
+                        "payload has {bytes} bytes, more than the {max} allowed"
+                    ))
+                }
+                Ok(_) => {
+                    rows.push(row);
+                    continue;
+                }
+                Err(malformed) => DispatchFailure::Malformed(malformed.reason.clone()),
+            };
+            settlement.fail(&row, failure, &self.policies);
+            failed.extend(key(&row));
         }
         rows
+    }
+
+    /// Publishes rows and settles them, with what was set aside before.
+    async fn publish_all(
+        &self,
+        rows: Vec<OutboxRow>,
+        mut settlement: Settlement,
+        fences: &BTreeMap<Slot, Fence>,
+        publisher: &mut Option<Box<dyn Publisher<D>>>,
+    ) -> Result<Settled, ChildError> {
+        if rows.is_empty() {
+            return self.settle(settlement, fences).await;
+        }
+        if publisher.is_none() {
+            self.declare().await;
+            *publisher = Some(self.driver.publisher().await?);
+        }
+        let publisher = publisher.as_mut().expect("it was just made").as_mut();
+        if self.driver.capabilities().transactional {
+            return self
+                .publish_and_settle(publisher, rows, settlement, fences)
+                .await;
+        }
+        let published = self.publish(publisher, rows, &mut settlement).await;
+        // What was confirmed before an outage is settled all the same.
+        let settled = self.settle(settlement, fences).await?;
+        published?;
+        Ok(settled)
     }
 
     /// Publishes wave after wave, each key's next row after its previous one was confirmed.
@@ -240,35 +300,53 @@ impl<D: Database> Dispatcher<D> {
                 telemetry::sending(&self.client, &wave, publisher.publish(&wave)).await?;
             crash_point!("dispatch.published");
             for (row, outcome) in wave.iter().zip(outcomes) {
-                match outcome {
-                    PublishOutcome::Confirmed => settlement.dispatched(row.id),
-                    PublishOutcome::Returned(text) => {
-                        settlement.failed(row, format!("unroutable: {text}"), &ROW_BACKOFF);
-                        waves.fail(row);
+                let failure = match outcome {
+                    PublishOutcome::Confirmed => {
+                        settlement.dispatched(row.id);
+                        continue;
                     }
-                    PublishOutcome::Refused(text) => {
-                        settlement.failed(row, format!("refused: {text}"), &ROW_BACKOFF);
-                        waves.fail(row);
-                    }
-                    PublishOutcome::Unknown => waves.fail(row),
+                    PublishOutcome::Returned(text) => Some(DispatchFailure::Unroutable(text)),
+                    PublishOutcome::Refused(text) => Some(DispatchFailure::Refused(text)),
+                    PublishOutcome::TooLarge(text) => Some(DispatchFailure::TooLarge(text)),
+                    PublishOutcome::Malformed(text) => Some(DispatchFailure::Malformed(text)),
+                    PublishOutcome::Unknown => None,
+                };
+                if let Some(failure) = failure {
+                    settlement.fail(row, failure, &self.policies);
                 }
+                // Whatever its policy says: its successors go on when it is settled.
+                waves.fail(row);
             }
         }
     }
 
+    /// Settles in one transaction; again without those whose lanes turn out to be lost.
     async fn settle(
         &self,
-        settlement: Settlement,
+        mut settlement: Settlement,
         fences: &BTreeMap<Slot, Fence>,
     ) -> Result<Settled, ChildError> {
-        if settlement.is_empty() {
-            return Ok(Settled::default());
+        let mut lost = 0;
+        while !settlement.is_empty() {
+            let mut session = self.store.begin().await?;
+            match settlement.write(&self.store, &mut session, fences).await? {
+                Written::Settled(mut settled) => {
+                    session.commit().await?;
+                    crash_point!("dispatch.settled");
+                    settled.lost += lost;
+                    return Ok(settled);
+                }
+                Written::Strays(strays) => {
+                    session.rollback().await;
+                    lost += strays.len();
+                    settlement.leave_out(&strays);
+                }
+            }
         }
-        let mut session = self.store.begin().await?;
-        let settled = settlement.write(&self.store, &mut session, fences).await?;
-        session.commit().await?;
-        crash_point!("dispatch.settled");
-        Ok(settled)
+        Ok(Settled {
+            lost,
+            ..Settled::default()
+        })
     }
 
     /// For a transactional broker: fills the queues and settles in one transaction.
@@ -288,7 +366,7 @@ impl<D: Database> Dispatcher<D> {
             let ids: Vec<RowId> = rows.iter().map(|row| row.id).collect();
             let route = publisher.publish_within(&mut session, &ids);
             let routed = telemetry::routing(&self.client, &rows, route).await?;
-            let routed: std::collections::HashSet<RowId> = routed.into_iter().collect();
+            let routed: HashSet<RowId> = routed.into_iter().collect();
             let kept = without_overtakers(&rows, &routed);
             if kept.len() < rows.len() {
                 session.rollback().await;
@@ -299,25 +377,27 @@ impl<D: Database> Dispatcher<D> {
                 if routed.contains(&row.id) {
                     settlement.dispatched(row.id);
                 } else {
-                    let error = "unroutable: no consumer takes this message type".to_owned();
-                    settlement.failed(row, error, &ROW_BACKOFF);
+                    let text = "no consumer takes this message type".to_owned();
+                    settlement.fail(row, DispatchFailure::Unroutable(text), &self.policies);
                 }
             }
             crash_point!("dispatch.published");
-            let settled = settlement.write(&self.store, &mut session, fences).await?;
-            if settled.lost > 0 {
-                // Routed, but not ours any more: undo it all. The lanes' new owners route these
-                // rows.
-                session.rollback().await;
-                return Ok(Settled {
-                    lost: settled.lost,
-                    ..Settled::default()
-                });
-            }
-            session.commit().await?;
-            crash_point!("dispatch.settled");
-            self.filled.call();
-            return Ok(settled);
+            let lost = match settlement.write(&self.store, &mut session, fences).await? {
+                Written::Settled(settled) if settled.lost == 0 => {
+                    session.commit().await?;
+                    crash_point!("dispatch.settled");
+                    self.filled.call();
+                    return Ok(settled);
+                }
+                Written::Settled(settled) => settled.lost,
+                Written::Strays(strays) => strays.len(),
+            };
+            // Routed, but not ours any more: undo it all. The lanes' new owners route these rows.
+            session.rollback().await;
+            return Ok(Settled {
+                lost,
+                ..Settled::default()
+            });
         }
     }
 }
@@ -329,18 +409,11 @@ fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// The rows without those whose key has an earlier row that found no queue.
-fn without_overtakers(
-    rows: &[OutboxRow],
-    routed: &std::collections::HashSet<RowId>,
-) -> Vec<OutboxRow> {
-    let mut stopped = std::collections::HashSet::new();
+fn without_overtakers(rows: &[OutboxRow], routed: &HashSet<RowId>) -> Vec<OutboxRow> {
+    let mut stopped = HashSet::new();
     let mut kept = Vec::with_capacity(rows.len());
     for row in rows {
-        let key = row
-            .message
-            .as_ref()
-            .ok()
-            .and_then(|envelope| envelope.key.clone());
+        let key = key(row);
         if key.as_ref().is_some_and(|key| stopped.contains(key)) {
             continue;
         }

@@ -1,10 +1,13 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use crate::dead_letter::{NewDeadLetter, Origin};
-use crate::message::{Envelope, Malformed, RawMessage, Slot};
-use crate::retry::Backoff;
+use super::failure::DispatchFailure;
+use super::{DispatchPolicies, Unroutable};
+use crate::dead_letter::{NewDeadLetter, Origin, fingerprint};
+use crate::message::{OrderingKey, RawMessage, Slot};
+use crate::retry::AfterDeadLetter;
 use crate::store::{
-    Database, DeadLetterStore, FailedRow, Fence, OutboxRow, OutboxStore, RowId, Session, StoreError,
+    Database, DeadLetterStore, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, RowId, Session,
+    StoreError,
 };
 
 /// What became of claimed rows, to be written down in one transaction.
@@ -23,7 +26,18 @@ pub(crate) struct Settled {
     pub(crate) dispatched: usize,
     pub(crate) failed: usize,
     pub(crate) dead: usize,
+    /// Dead letters that a policy has dropped; not among the others.
+    pub(crate) discarded: usize,
     pub(crate) lost: usize,
+}
+
+/// Whether a settlement may be committed.
+#[must_use]
+pub(super) enum Written {
+    /// It may.
+    Settled(Settled),
+    /// It must be rolled back: it holds the dead letters of these rows, which are no longer ours.
+    Strays(Vec<RowId>),
 }
 
 impl Settlement {
@@ -32,66 +46,57 @@ impl Settlement {
         self.dispatched.push(row);
     }
 
-    /// Returned or refused: counted, and its key put on hold.
-    pub(super) fn failed(&mut self, row: &OutboxRow, error: String, backoff: &Backoff) {
-        let hold = backoff.delay(row.attempts.saturating_add(1));
-        self.failed.push(FailedRow {
-            id: row.id,
-            error,
-            hold,
-        });
-    }
-
-    /// A row that is no valid message: set aside at once.
-    pub(super) fn malformed(&mut self, id: RowId, attempts: u32, malformed: Malformed) {
-        self.bury(id, attempts, *malformed.raw, "malformed", malformed.reason);
-    }
-
-    /// A row whose payload is larger than what is allowed now: set aside at once.
-    pub(super) fn too_large(&mut self, id: RowId, attempts: u32, envelope: Envelope, max: usize) {
-        let error = format!(
-            "payload has {} bytes, more than the {max} allowed",
-            envelope.payload.len()
-        );
-        self.bury(id, attempts, envelope.into(), "too_large", error);
-    }
-
-    fn bury(
+    /// Not dispatched, by its own fault: by its type's policy it is put on hold, or it becomes a
+    /// dead letter, parked or not, or is discarded. Whatever it is, it is so only once the
+    /// settlement is committed: until then the row's successors must not be published.
+    pub(super) fn fail(
         &mut self,
-        id: RowId,
-        attempts: u32,
-        message: RawMessage,
-        reason: &'static str,
-        error: String,
+        row: &OutboxRow,
+        failure: DispatchFailure,
+        policies: &DispatchPolicies,
     ) {
-        let letter = NewDeadLetter {
-            origin: Origin::Dispatch,
-            message,
-            reason,
-            error,
-            attempts,
-            again: None,
-            parked: false,
-            discarded: false,
-            slot: None,
-            first_failed_at: None,
-            fingerprint: String::new(),
+        let policy = policies.of(message_type(row));
+        let attempts = match failure.is_final() {
+            // Nobody has tried it.
+            true => row.attempts,
+            false => row.attempts.saturating_add(1),
         };
-        self.dead.push((id, letter));
+        let discarded = matches!(failure, DispatchFailure::Unroutable(_))
+            && policy.unroutable == Unroutable::Discard;
+        if !failure.is_final() && !discarded && attempts < policy.attempts_max {
+            self.failed.push(FailedRow {
+                id: row.id,
+                error: failure.error(),
+                hold: policy.backoff.delay(attempts),
+            });
+            return;
+        }
+        let parked =
+            !discarded && policy.after_dead_letter == AfterDeadLetter::Parked && key(row).is_some();
+        let letter = letter(row, &failure, attempts, parked, discarded);
+        self.dead.push((row.id, letter));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.dispatched.is_empty() && self.failed.is_empty() && self.dead.is_empty()
     }
 
-    /// Writes everything down. Each row carries its lane's fence; the dead letters of rows that are
-    /// no longer ours are not written.
+    /// Leaves out dead letters of rows that are no longer ours.
+    pub(super) fn leave_out(&mut self, strays: &[RowId]) {
+        self.dead.retain(|(row, _)| !strays.contains(row));
+    }
+
+    /// Writes everything down, each row with its lane's fence.
+    ///
+    /// A dead letter's row becomes its place if it is parked, and is removed otherwise; a letter of
+    /// a row that is no longer ours is not written. Parked rows name their letters, so those are
+    /// written first: whether all of these rows were still ours is known only then.
     pub(super) async fn write<D: Database>(
-        self,
+        &self,
         store: &D::Store,
         session: &mut Session<D>,
         fences: &BTreeMap<Slot, Fence>,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<Written, StoreError> {
         let fences: Vec<Fence> = fences.values().cloned().collect();
         let mut settled = Settled::default();
         if !self.dispatched.is_empty() {
@@ -106,19 +111,119 @@ impl Settlement {
             settled.failed = changed.len();
             settled.lost += self.failed.len() - changed.len();
         }
-        if !self.dead.is_empty() {
-            let rows: Vec<RowId> = self.dead.iter().map(|(row, _)| *row).collect();
-            let removed = store.remove(session, &fences, &rows).await?;
-            let letters: Vec<NewDeadLetter> = self
-                .dead
-                .into_iter()
-                .filter(|(row, _)| removed.contains(row))
-                .map(|(_, letter)| letter)
-                .collect();
-            store.bury(session, &letters).await?;
-            settled.dead = letters.len();
-            settled.lost += rows.len() - letters.len();
+        if self.dead.is_empty() {
+            return Ok(Written::Settled(settled));
         }
-        Ok(settled)
+        let leaving: Vec<RowId> = self
+            .dead
+            .iter()
+            .filter(|(_, letter)| !letter.parked)
+            .map(|(row, _)| *row)
+            .collect();
+        let mut removed = HashSet::new();
+        if !leaving.is_empty() {
+            removed.extend(store.remove(session, &fences, &leaving).await?);
+        }
+        let (rows, letters): (Vec<RowId>, Vec<NewDeadLetter>) = self
+            .dead
+            .iter()
+            .filter(|(row, letter)| letter.parked || removed.contains(row))
+            .cloned()
+            .unzip();
+        settled.lost += self.dead.len() - letters.len();
+        if letters.is_empty() {
+            return Ok(Written::Settled(settled));
+        }
+        let ids = store.bury(session, &letters).await?;
+        assert_eq!(
+            ids.len(),
+            letters.len(),
+            "a letter for each that was buried"
+        );
+        let places: Vec<(RowId, LetterId)> = rows
+            .iter()
+            .zip(&letters)
+            .zip(ids)
+            .filter(|((_, letter), _)| letter.parked)
+            .map(|((row, _), id)| (*row, id))
+            .collect();
+        if !places.is_empty() {
+            let parked: HashSet<RowId> = store
+                .park(session, &fences, &places)
+                .await?
+                .into_iter()
+                .collect();
+            let strays: Vec<RowId> = places
+                .into_iter()
+                .map(|(row, _)| row)
+                .filter(|row| !parked.contains(row))
+                .collect();
+            if !strays.is_empty() {
+                return Ok(Written::Strays(strays));
+            }
+        }
+        settled.discarded = letters.iter().filter(|letter| letter.discarded).count();
+        settled.dead = letters.len() - settled.discarded;
+        letters.iter().for_each(tell);
+        Ok(Written::Settled(settled))
+    }
+}
+
+fn letter(
+    row: &OutboxRow,
+    failure: &DispatchFailure,
+    attempts: u32,
+    parked: bool,
+    discarded: bool,
+) -> NewDeadLetter {
+    let error = failure.error();
+    NewDeadLetter {
+        origin: Origin::Dispatch,
+        message: match &row.message {
+            Ok(envelope) => RawMessage::from(envelope.clone()),
+            Err(malformed) => (*malformed.raw).clone(),
+        },
+        reason: failure.reason(),
+        fingerprint: fingerprint(&error),
+        error,
+        attempts,
+        again: row.letter,
+        parked,
+        discarded,
+        slot: Some(row.id.slot),
+        first_failed_at: row.failed_at,
+    }
+}
+
+/// Says that a message was set aside.
+fn tell(letter: &NewDeadLetter) {
+    let (message_id, message_type) = (&letter.message.id, &letter.message.message_type);
+    tracing::warn!(
+        message_id = message_id.as_deref(),
+        message_type = message_type.as_deref(),
+        reason = letter.reason,
+        error = letter.error,
+        attempts = letter.attempts,
+        key_parked = letter.parked,
+        discarded = letter.discarded,
+        "a message was set aside on its way to the broker"
+    );
+}
+
+fn message_type(row: &OutboxRow) -> Option<&str> {
+    match &row.message {
+        Ok(envelope) => Some(envelope.message_type.as_str()),
+        Err(malformed) => malformed.raw.message_type.as_deref(),
+    }
+}
+
+/// The key that a row holds while it fails: a valid one, whatever else is wrong with the row.
+pub(super) fn key(row: &OutboxRow) -> Option<OrderingKey> {
+    match &row.message {
+        Ok(envelope) => envelope.key.clone(),
+        Err(malformed) => {
+            let key = malformed.raw.key.as_deref()?;
+            OrderingKey::new(key).ok()
+        }
     }
 }

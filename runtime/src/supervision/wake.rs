@@ -64,8 +64,10 @@ impl WakeListener {
         }
     }
 
-    /// Forgets calls so far: what they announced is about to be looked at.
-    pub(crate) fn hear(&mut self) {
+    /// Forgets calls so far: what they announced is about to be looked at. Whether there were any.
+    pub(crate) fn hear(&mut self) -> bool {
+        let called = self.calls.has_changed().unwrap_or_default();
         self.calls.mark_unchanged();
+        called
     }
 }

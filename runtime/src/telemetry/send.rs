@@ -25,6 +25,8 @@ pub(crate) async fn sending(
                     PublishOutcome::Confirmed => {}
                     PublishOutcome::Returned(text) => spans.fail(message, "unroutable", text),
                     PublishOutcome::Refused(text) => spans.fail(message, "refused", text),
+                    PublishOutcome::TooLarge(text) => spans.fail(message, "too_large", text),
+                    PublishOutcome::Malformed(text) => spans.fail(message, "malformed", text),
                     PublishOutcome::Unknown => {
                         spans.fail(message, "unknown", &"the channel failed first");
                     }

@@ -9,9 +9,9 @@
 //! | F03 | the broker stalls in a transaction | [`dispatcher`] | |
 //! | F04 | an outage burns attempts, or spins | [`dispatcher`], broker and database | `supervision::child` of the runtime |
 //! | F05 | an unknown type stops the loop | [`dispatcher`] | `conformance::store::outbox` |
-//! | F06 | rows that cannot leave fill the batch | [`dispatcher`] | `conformance::store::outbox`, `postgres::outbox` |
-//! | F07 | a failed head is overtaken, or silences its key | [`dispatcher`] | `outbox::wave` of the runtime |
-//! | F08 | a late owner overwrites what was settled | [`dispatcher`] | `conformance::store::outbox` |
+//! | F06 | rows that cannot leave fill the batch | [`dispatcher`]; set aside: [`dispatch_failure`] | `conformance::store::outbox`, `postgres::outbox` |
+//! | F07 | a failed head is overtaken, or silences its key | [`dispatcher`]; set aside: [`dispatch_failure`] | `outbox::wave` of the runtime |
+//! | F08 | a late owner overwrites what was settled | [`dispatcher`]; set aside: [`dispatch_failure`] | `conformance::store::outbox` |
 //! | F09 | an immediate publish races the poller | [`dispatcher`]; the crash: `guarantees::nothing_lost` | |
 //! | F10 | one message, two consumers in a process | `guarantees::once` | `conformance::store::inbox` |
 //! | F11 | effect committed, mark not | `guarantees::once`, `guarantees::atomic` | `conformance::store::inbox` |
@@ -20,7 +20,7 @@
 //! | F14 | unlimited prefetch | [`consumer`] | `rabbitmq::prefetch` |
 //! | F15 | no id, no headers | [`consumer`] | `rabbitmq::foreign` |
 //! | F20 | a confirm never comes | [`broker`] | `rabbitmq::unpublished` |
-//! | F21 | confirmed, and in no queue | `guarantees::nothing_lost` | `rabbitmq::unpublished` |
+//! | F21 | confirmed, and in no queue | `guarantees::nothing_lost`; set aside, dropped: [`dispatch_failure`] | `rabbitmq::unpublished` |
 //! | F22 | a consumer dies silently | [`broker`], restart and deleted queue | `rabbitmq::lost` |
 //! | F23 | a half-open connection | [`broker`] | `rabbitmq::half_open` |
 //! | F24 | an alarm | [`broker`], with a stop and with its end | `rabbitmq::alarm` |
@@ -32,7 +32,7 @@
 //! | F30 | notifications: size, lost listener | [`database`] | `postgres::listen` |
 //! | F31 | NUL and lone surrogates | [`payload`], `guarantees::bytes` | `conformance::store` |
 //! | F32 | what cannot be decoded is lost, or loops | [`payload`] | |
-//! | F33 | too large | [`payload`] | `rabbitmq::oversized` |
+//! | F33 | too large | [`payload`]; with its key parked: [`dispatch_failure`] | `rabbitmq::oversized` |
 //!
 //! F16 to F19 and F34 to F36 belong to retry policies, supervision and clean-up. Beside them, two
 //! kinds of strangers: a client of the broker's ([`broker`]) and a writer of plain SQL
@@ -41,8 +41,10 @@
 mod broker;
 mod consumer;
 mod database;
+mod dispatch_failure;
 mod dispatcher;
 mod payload;
+mod retry;
 
 use std::collections::BTreeMap;
 

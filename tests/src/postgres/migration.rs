@@ -90,7 +90,7 @@ async fn a_user_with_a_schema_of_its_own_and_no_more_can_migrate() {
         migrated
             .unwrap_or_else(|error| panic!("{}", chain(&error)))
             .len(),
-        1
+        2
     );
     assert_eq!(
         elsewhere.expect_err("it may not").kind(),

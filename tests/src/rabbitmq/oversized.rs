@@ -6,7 +6,9 @@ use crate::harness::rabbitmq::Vhost;
 
 fn refused(outcome: &PublishOutcome, part: &str) {
     match outcome {
-        PublishOutcome::Refused(reason) => assert!(reason.contains(part), "{reason}"),
+        PublishOutcome::TooLarge(reason) | PublishOutcome::Malformed(reason) => {
+            assert!(reason.contains(part), "{reason}");
+        }
         other => panic!("{other:?}"),
     }
 }

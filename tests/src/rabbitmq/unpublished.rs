@@ -94,7 +94,7 @@ async fn a_wave_of_nothing_is_through_at_once() {
     assert!(
         outcomes
             .iter()
-            .all(|outcome| matches!(outcome, PublishOutcome::Refused(_)))
+            .all(|outcome| matches!(outcome, PublishOutcome::TooLarge(_)))
     );
 }
 

@@ -7,4 +7,5 @@ mod open;
 mod plain_sql;
 mod processes;
 mod turn;
+mod upgrade;
 mod watch;

@@ -3,6 +3,7 @@ use lapin::types::ShortString;
 use lapin::{BasicProperties, Confirmation};
 
 use super::properties;
+use crate::broker::PublishOutcome;
 use crate::message::Envelope;
 
 /// What a content header's frame holds beside properties and headers, in bytes: the frame's own
@@ -34,19 +35,20 @@ impl<'a> Offer<'a> {
     /// Prepares the message at this place of a wave.
     ///
     /// # Errors
-    /// Why the broker would refuse it.
+    /// Why it must not be sent: `TooLarge` or `Malformed`.
     pub(super) fn new(
         index: usize,
         envelope: &'a Envelope,
         limits: &Limits<'_>,
-    ) -> Result<Self, String> {
-        let encoded = properties::encode(envelope, limits.app_id)?;
+    ) -> Result<Self, PublishOutcome> {
+        let encoded =
+            properties::encode(envelope, limits.app_id).map_err(PublishOutcome::Malformed)?;
         let header_bytes = encoded.bytes + CONTENT_HEADER_BYTES;
         if header_bytes > limits.frame_bytes_max {
-            return Err(format!(
+            return Err(PublishOutcome::TooLarge(format!(
                 "its properties and headers need a frame of {header_bytes} bytes, more than the {} of the connection",
                 limits.frame_bytes_max
-            ));
+            )));
         }
         let bytes = envelope.payload.len() + encoded.bytes;
         for (limit, whose) in [
@@ -54,15 +56,16 @@ impl<'a> Offer<'a> {
             (limits.broker_message_bytes_max, "the broker takes"),
         ] {
             if bytes > limit {
-                return Err(format!(
+                return Err(PublishOutcome::TooLarge(format!(
                     "it has {bytes} bytes with its properties, more than the {limit} that {whose}"
-                ));
+                )));
             }
         }
         let routing_key = format!("{}.{}", envelope.message_type, envelope.slot());
         Ok(Self {
             index,
-            routing_key: ShortString::try_new(routing_key).map_err(|error| error.to_string())?,
+            routing_key: ShortString::try_new(routing_key)
+                .map_err(|error| PublishOutcome::Malformed(error.to_string()))?,
             payload: &envelope.payload,
             properties: encoded.properties,
         })

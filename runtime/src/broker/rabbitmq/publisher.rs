@@ -115,11 +115,11 @@ impl RabbitMqPublisher {
         for (index, row) in wave.iter().enumerate() {
             let offer = match &row.message {
                 Ok(envelope) => Offer::new(index, envelope, &limits),
-                Err(malformed) => Err(malformed.reason.clone()),
+                Err(malformed) => Err(PublishOutcome::Malformed(malformed.reason.clone())),
             };
             match offer {
                 Ok(offer) => offers.push_back(offer),
-                Err(reason) => outcomes[index] = PublishOutcome::Refused(reason),
+                Err(outcome) => outcomes[index] = outcome,
             }
         }
         (offers, outcomes)

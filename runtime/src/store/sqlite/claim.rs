@@ -33,10 +33,11 @@ pub(super) fn together(
         .filter(|position| seen.insert(*position))
         .collect();
     let claims = found(store, connection, consumer, &positions, member)?;
+    // +consumer: found by position, not by a walk through all that the consumer has.
     store
         .sql(
             "UPDATE {posta}retry SET claimed_by = ?
-             WHERE position IN (SELECT value FROM json_each(?)) AND consumer = ? AND parked = 0
+             WHERE position IN (SELECT value FROM json_each(?)) AND +consumer = ? AND parked = 0
                AND claimed_by IS NULL",
         )
         .bind(member.as_uuid())

@@ -12,13 +12,19 @@ use super::statement::Statement;
 use crate::message::{RawMessage, Slot};
 use crate::store::{DeadLetter, LetterId, LetterState, Origin};
 
-/// How many messages wait behind a letter `l` whose key waits for it.
+/// How many messages wait behind a letter `l` whose key waits for it. Those of the outbox by its two
+/// indexes: of a lane's front, and of its rows on hold.
 pub(super) const SUCCESSORS: &str = "CASE
          WHEN l.parked = 0 THEN 0
          WHEN l.consumer IS NULL THEN (
-             SELECT COUNT(*) FROM {posta}outbox AS p CROSS JOIN {posta}outbox AS s
-                 ON s.slot = p.slot AND s.position > p.position AND s.ordering_key = p.ordering_key AND s.parked = 0
-             WHERE p.dead_letter = l.position)
+             SELECT (
+                 SELECT COUNT(*) FROM {posta}outbox AS s
+                 WHERE s.slot = p.slot AND s.position > p.position AND s.ordering_key = p.ordering_key
+                   AND s.held_until IS NULL) + (
+                 SELECT COUNT(*) FROM {posta}outbox AS s
+                 WHERE s.slot = p.slot AND s.position > p.position AND s.ordering_key = p.ordering_key
+                   AND s.held_until IS NOT NULL AND s.parked = 0)
+             FROM {posta}outbox AS p WHERE p.dead_letter = l.position)
          ELSE (
              SELECT COUNT(*) FROM {posta}retry AS p CROSS JOIN {posta}retry AS s
                  ON s.consumer = p.consumer AND s.ordering_key = p.ordering_key AND s.position > p.position

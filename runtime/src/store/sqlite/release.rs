@@ -16,10 +16,11 @@ pub(super) fn release(
     consumer: &str,
     positions: &[i64],
 ) -> QueryResult<Vec<i64>> {
+    // +consumer: found by position, not by a walk through all that the consumer has.
     let removed = store
         .sql(
             "DELETE FROM {posta}retry
-             WHERE position IN (SELECT value FROM json_each(?)) AND consumer = ? AND parked = 0
+             WHERE position IN (SELECT value FROM json_each(?)) AND +consumer = ? AND parked = 0
              RETURNING position, ordering_key, dead_letter",
         )
         .bind(Value::json(positions))

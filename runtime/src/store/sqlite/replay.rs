@@ -27,7 +27,9 @@ const RUNS: &str = "SELECT r.position, r.state, r.who, r.reason, r.selection, r.
 
 /// What became of letters that were on their way. One that an operator has dropped had died again;
 /// one that is there no more is nobody's to tell.
-const SETTLE: &str = "UPDATE {posta}replay_item SET state = COALESCE((
+///
+/// By its index of letters on their way: a run's others may be many.
+const SETTLE: &str = "UPDATE {posta}replay_item INDEXED BY {posta}replay_item_replaying SET state = COALESCE((
          SELECT CASE l.state WHEN 'replaying' THEN 'replaying' WHEN 'replayed' THEN 'replayed' ELSE 'failed' END
          FROM {posta}dead_letter AS l WHERE l.position = {posta}replay_item.dead_letter), 'left')
      WHERE run = ? AND state = 'replaying'";
@@ -164,8 +166,8 @@ impl ReplayStore for SqliteStore {
     ) -> Result<Vec<LetterId>, StoreError> {
         let next = self
             .sql(
-                "SELECT dead_letter FROM {posta}replay_item WHERE run = ? AND state = 'waiting'
-                 ORDER BY number LIMIT ?",
+                "SELECT dead_letter FROM {posta}replay_item INDEXED BY {posta}replay_item_waiting
+                 WHERE run = ? AND state = 'waiting' ORDER BY number LIMIT ?",
             )
             .bind(run.0)
             .bind(limit);
@@ -184,18 +186,16 @@ impl ReplayStore for SqliteStore {
         left: &[LetterId],
     ) -> Result<(), StoreError> {
         let mark = self.sql(
-            "UPDATE {posta}replay_item SET state = ?
-             WHERE run = ? AND state = 'waiting' AND dead_letter IN (SELECT value FROM json_each(?))",
+            "UPDATE {posta}replay_item SET state = ? WHERE run = ? AND dead_letter = ? AND state = 'waiting'",
         );
-        let numbers = |letters: &[LetterId]| {
-            Value::json(&letters.iter().map(|letter| letter.0).collect::<Vec<i64>>())
-        };
-        let marks = [("replaying", numbers(replaying)), ("left", numbers(left))];
+        let replaying = replaying.iter().map(|letter| ("replaying", *letter));
+        let left = left.iter().map(|letter| ("left", *letter));
+        let marks: Vec<(&str, LetterId)> = replaying.chain(left).collect();
         on_thread(connection, "mark a run's letters", move |connection| {
-            marks.into_iter().try_for_each(|(state, letters)| {
+            marks.into_iter().try_for_each(|(state, letter)| {
                 mark.bind(state)
                     .bind(run.0)
-                    .bind(letters)
+                    .bind(letter.0)
                     .execute(connection)
                     .map(|_| ())
             })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use posta::message::{Envelope, MessageType};
 use posta::store::{
     FailedRow, Fence, Grant, InboxStore, LeaseStore, MemberId, MigrationStore, NewHold, OutboxRow,
-    OutboxStore, Resource, RetryStore, RowId, Session, Store,
+    OutboxStore, Resource, RetryStore, RowId, Session, Store, StoreError,
 };
 use posta::{MessageId, OrderingKey, Slot};
 
@@ -45,6 +45,19 @@ impl<D: TestDatabase> Place<D> {
     /// A transaction.
     pub(super) async fn begin(&self) -> Session<D> {
         self.store.begin().await.expect("a transaction begins")
+    }
+
+    /// What a transaction gives that is committed.
+    pub(super) async fn done<T>(
+        &self,
+        work: impl AsyncFnOnce(&D::Store, &mut Session<D>) -> Result<T, StoreError>,
+    ) -> T {
+        let mut session = self.begin().await;
+        let given = work(&self.store, &mut session)
+            .await
+            .expect("the store does what it is asked");
+        session.commit().await.expect("the transaction commits");
+        given
     }
 
     /// A store as another process has one.

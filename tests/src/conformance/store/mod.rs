@@ -4,16 +4,26 @@
 //! A test is a generic function here and a name in [`suite`]; a name that is missing there is an
 //! unused function, which the compiler reports.
 
+mod claim;
 mod dead_letter;
 mod given;
 mod inbox;
 mod lease;
+mod letter_change;
+mod letter_filter;
+mod letters;
 mod migration;
 mod outbox;
+mod parked;
+mod parked_row;
 mod pending;
 mod plain_sql;
 mod queue;
+mod record;
+mod redispatch;
+mod replay;
 mod retry;
+mod scheduled;
 mod session;
 mod settle;
 
@@ -95,14 +105,18 @@ macro_rules! suite {
                 a_held_message_is_the_one_that_came
                 a_message_is_held_once_by_a_consumer
                 a_release_makes_the_next_of_the_key_due
+                several_messages_are_released_together
+                a_release_behind_a_head_leaves_it_its_time
                 a_release_without_a_valid_fence_changes_nothing
                 a_release_of_what_is_gone_says_so
                 a_postponed_message_is_due_later_with_one_more_attempt
+                a_message_knows_when_it_failed_first
                 a_postponement_without_a_valid_fence_changes_nothing
                 error_texts_of_tries_are_stored_without_nul_and_cut
                 the_next_retry_is_that_of_the_first_due
                 a_key_whose_first_message_waits_for_nobody_is_due
                 held_messages_and_keys_are_counted
+                a_keys_messages_are_counted_no_further_than_asked
                 the_messages_of_a_key_come_in_order
                 a_hold_that_is_rolled_back_never_was
             }
@@ -127,6 +141,122 @@ macro_rules! suite {
                 letters_are_counted_by_origin
                 burying_nothing_writes_nothing
                 a_burial_that_is_rolled_back_never_was
+                a_letter_reads_as_it_was_set_aside
+                a_message_that_dies_again_is_the_same_letter
+                a_letter_that_is_gone_dies_again_as_a_new_one
+                a_letter_that_a_policy_drops_is_on_record_and_not_dead
+                only_dead_letters_are_counted
+            }
+            letter_filter {
+                each_field_of_a_filter_chooses
+                an_errors_text_is_searched_as_it_is_written
+                letters_come_by_id_after_a_given_one_up_to_a_limit
+                a_filter_chooses_by_state_and_dead_ones_without
+                letters_that_are_alike_are_a_group_and_the_largest_comes_first
+                a_group_counts_each_parked_key_once_and_what_waits_behind_it
+            }
+            letter_change {
+                a_change_takes_only_letters_in_the_state_that_it_begins_with
+                changed_letters_come_once_and_others_stay
+                a_replay_is_counted_and_begins_the_attempts_anew
+                a_letter_that_was_discarded_can_be_restored
+                a_letter_that_is_skipped_stays_dead
+                locked_letters_come_by_id_without_those_that_there_are_not
+                a_letter_that_is_locked_is_read_by_others_when_that_has_ended
+                a_revision_becomes_the_message_and_the_original_stays_byte_for_byte
+                revisions_are_numbered_and_say_who_made_them_and_why
+                only_a_dead_letter_is_revised
+                revisions_survive_another_death
+            }
+            parked {
+                the_successors_of_a_parked_message_wait_for_it
+                a_delivery_that_is_parked_at_once_keeps_its_keys_place
+                an_unparked_keys_messages_become_due_in_order
+                a_readmitted_message_runs_first_and_its_successors_in_order
+                a_message_is_readmitted_byte_for_byte
+                a_message_without_a_place_is_readmitted_at_the_end
+                a_message_that_is_there_already_is_not_readmitted
+                what_is_not_committed_parks_and_readmits_nothing
+                a_place_is_not_run
+                nothing_is_parked_without_a_valid_fence
+                a_replay_that_fails_again_is_parked_again_in_its_place
+                a_replay_that_fails_again_lets_its_key_go_on_where_that_is_the_policy
+                a_replay_that_is_postponed_stays_with_its_letter
+                a_key_with_two_places_waits_for_both_in_order
+                a_key_that_comes_to_a_place_waits_there
+                a_place_behind_a_head_leaves_without_waking_it
+                places_of_other_consumers_stay
+                a_readmitted_message_keeps_when_it_was_enqueued
+            }
+            parked_row {
+                the_successors_of_a_parked_row_wait_and_nobody_else
+                a_readmitted_row_goes_out_first_and_its_successors_in_order
+                a_row_is_readmitted_byte_for_byte
+                a_row_without_a_place_is_readmitted_at_the_end
+                a_row_that_waits_already_is_not_readmitted
+                an_unparked_key_goes_on
+                parked_rows_are_in_the_backlog_by_themselves
+                parked_rows_have_no_due_time
+                parked_rows_do_not_fill_a_batch
+                rows_stay_unparked_without_a_valid_fence
+                several_rows_are_parked_each_for_its_letter
+                a_place_is_not_settled
+                a_row_knows_when_it_failed_first
+            }
+            claim {
+                a_members_own_claim_is_not_abandoned
+                a_claim_that_another_member_left_behind_is_abandoned
+                only_who_runs_a_message_alone_counts_a_death
+                a_claim_ends_when_the_message_is_postponed
+                a_claim_ends_when_the_message_is_parked
+                nothing_is_claimed_without_a_valid_fence
+                what_is_there_is_claimed_once
+                a_claim_that_is_rolled_back_never_was
+                messages_that_are_not_due_are_claimed_too
+            }
+            scheduled {
+                a_message_that_is_due_goes_to_the_outbox_and_no_other
+                a_time_that_has_passed_is_due_at_once
+                due_messages_are_enqueued_by_time_and_then_as_they_were_scheduled
+                a_scheduled_message_is_enqueued_as_it_was
+                only_lanes_that_are_owned_are_served
+                a_message_can_be_cancelled_until_it_is_due
+                a_message_is_scheduled_and_cancelled_in_one_transaction
+                what_is_rolled_back_is_not_scheduled_and_not_cancelled
+                an_id_is_scheduled_once
+                an_id_that_waits_in_the_outbox_is_there_once
+                the_next_due_time_is_that_of_the_lanes_asked_for
+                a_message_that_was_enqueued_is_dispatched_like_any_other
+            }
+            replay {
+                a_run_is_of_the_letters_that_are_dead_when_it_begins
+                a_run_takes_only_what_its_filter_chooses
+                a_run_reads_as_it_was_begun
+                the_newest_runs_come_first
+                a_runs_letters_are_taken_in_its_order_and_settled
+                a_letter_that_died_again_and_was_dropped_has_failed
+                letters_that_do_not_wait_are_not_marked
+                a_runs_state_changes_from_those_given_only
+                only_a_running_run_that_is_due_is_taken
+                a_run_that_is_taken_is_not_taken_by_others
+                a_step_that_is_rolled_back_never_was
+                a_rate_or_a_limit_of_nothing_is_refused
+            }
+            redispatch {
+                the_databases_clock_does_not_go_backwards
+                rows_go_out_again_as_they_were
+                steps_take_everything_once_and_keep_each_keys_order
+                each_field_of_a_redispatch_chooses
+                rows_go_out_again_behind_what_waits
+                a_row_whose_id_waits_already_goes_out_once
+                a_preview_counts_what_each_consumer_lacks
+                a_redispatch_that_is_rolled_back_never_was
+            }
+            record {
+                the_newest_actions_come_first
+                an_action_reads_as_it_was_recorded
+                an_action_that_is_rolled_back_is_not_on_record
+                what_consumers_handle_is_told_with_the_newest_version
             }
             migration {
                 migrations_run_once

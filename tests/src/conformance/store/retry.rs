@@ -11,6 +11,7 @@ use super::given::{
     LONG, ODD_TEXTS, Place, failed, key_of, keyed, keyless, odd_errors, odd_payloads, successor,
     text_of,
 };
+use super::letters::{dead_and_parked, place_of};
 use crate::harness::database::TestDatabase;
 
 const ALL: RangeInclusive<u8> = 0..=63;
@@ -193,6 +194,64 @@ pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(pla
     assert!(due(place, "other", ALL, 100).await.is_empty());
 }
 
+pub(super) async fn several_messages_are_released_together<D: TestDatabase>(place: &Place<D>) {
+    let fence = place.own_partition("c").await;
+    place
+        .hold(
+            "c",
+            &[
+                failed(&keyed("a", b"a1"), NOW),
+                failed(&keyed("b", b"b1"), NOW),
+                successor(&keyed("a", b"a2")),
+                successor(&keyed("a", b"a3")),
+                failed(&keyless(b"x"), NOW),
+                successor(&keyed("b", b"b2")),
+                failed(&keyless(b"y"), NOW),
+            ],
+        )
+        .await;
+    place
+        .hold("other", &[failed(&keyless(b"other"), NOW)])
+        .await;
+    let others = due(place, "other", ALL, 1).await[0].position;
+    let mut chosen: Vec<i64> = of_key(place, "a", 2)
+        .await
+        .iter()
+        .map(|row| row.position)
+        .collect();
+    let free = due(place, "c", ALL, 100).await;
+    assert_eq!(texts(&free), ["a1", "b1", "x", "y"]);
+    chosen.extend([free[1].position, free[2].position]);
+    let mut asked = chosen.clone();
+    // One twice, one that is gone, one of another consumer.
+    asked.extend([chosen[0], i64::MAX, others]);
+    chosen.sort_unstable();
+    assert_eq!(place.release(&fence, &asked).await, chosen);
+    assert_eq!(texts(&due(place, "c", ALL, 100).await), ["a3", "b2", "y"]);
+    assert_eq!(held(place, "c").await, (3, 2));
+    assert_eq!(held(place, "other").await, (1, 0));
+    assert!(place.release(&fence, &asked).await.is_empty());
+    assert!(place.release(&fence, &[]).await.is_empty());
+}
+
+pub(super) async fn a_release_behind_a_head_leaves_it_its_time<D: TestDatabase>(place: &Place<D>) {
+    let fence = place.own_partition("c").await;
+    place
+        .hold(
+            "c",
+            &[
+                failed(&keyed("a", b"a1"), LONG),
+                successor(&keyed("a", b"a2")),
+                successor(&keyed("a", b"a3")),
+            ],
+        )
+        .await;
+    let rows = of_key(place, "a", 10).await;
+    assert!(release(place, &fence, rows[1].position).await);
+    assert!(due(place, "c", ALL, 100).await.is_empty());
+    assert_eq!(texts(&of_key(place, "a", 10).await), ["a1", "a3"]);
+}
+
 pub(super) async fn a_release_without_a_valid_fence_changes_nothing<D: TestDatabase>(
     place: &Place<D>,
 ) {
@@ -260,6 +319,27 @@ pub(super) async fn a_postponed_message_is_due_later_with_one_more_attempt<D: Te
     assert!(postpone(place, &fence, position, "once more", LONG).await);
     assert!(due(place, "c", ALL, 100).await.is_empty());
     assert_eq!(of_key(place, "k", 1).await[0].attempts, 3);
+}
+
+pub(super) async fn a_message_knows_when_it_failed_first<D: TestDatabase>(place: &Place<D>) {
+    let fence = place.own_partition("c").await;
+    place
+        .hold(
+            "c",
+            &[failed(&keyed("k", b"1"), NOW), successor(&keyed("k", b"2"))],
+        )
+        .await;
+    let rows = of_key(place, "k", 2).await;
+    let first = rows[0].failed_at;
+    assert!(first.is_some());
+    assert_eq!(rows[1].failed_at, None);
+    for _ in 0..3 {
+        assert!(postpone(place, &fence, rows[0].position, "again", NOW).await);
+    }
+    assert_eq!(due(place, "c", ALL, 1).await[0].failed_at, first);
+    assert!(release(place, &fence, rows[0].position).await);
+    assert!(postpone(place, &fence, rows[1].position, "its first", NOW).await);
+    assert!(due(place, "c", ALL, 1).await[0].failed_at >= first);
 }
 
 pub(super) async fn a_postponement_without_a_valid_fence_changes_nothing<D: TestDatabase>(
@@ -402,6 +482,28 @@ pub(super) async fn held_messages_and_keys_are_counted<D: TestDatabase>(place: &
         .await;
     place.hold("other", &[failed(&keyed("x", b""), LONG)]).await;
     assert_eq!(held(place, "c").await, (4, 2));
+}
+
+pub(super) async fn a_keys_messages_are_counted_no_further_than_asked<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let count = async |key: &str, limit: usize| {
+        let key = key_of(key);
+        place
+            .done(async |store, session| store.held_count(session, "c", &key, limit).await)
+            .await
+    };
+    assert_eq!(count("k", 10).await, 0);
+    let head = keyed("k", b"0");
+    let letter = place.bury(&[dead_and_parked(&head)]).await[0];
+    let mut holds = vec![place_of(&head, letter)];
+    holds.extend((0..5).map(|_| successor(&keyed("k", b""))));
+    holds.push(failed(&keyed("other", b""), NOW));
+    place.hold("c", &holds).await;
+    place.hold("other", &[failed(&keyed("k", b""), NOW)]).await;
+    for (limit, expected) in [(0, 0), (1, 1), (4, 4), (5, 5), (6, 5), (usize::MAX, 5)] {
+        assert_eq!(count("k", limit).await, expected, "{limit}");
+    }
 }
 
 pub(super) async fn the_messages_of_a_key_come_in_order<D: TestDatabase>(place: &Place<D>) {
