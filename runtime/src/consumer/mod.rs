@@ -3,6 +3,61 @@
 //! A [`Consumer`] is a name, one [`Handler`] per message type, and the state that handlers ask for.
 //! Each of its partitions is read by one **partition actor**, which runs handlers in the
 //! transaction that the inbox guards.
+//!
+//! # A message at this end
+//!
+//! Every state is a place in a table, every edge one transaction and one function; a crash at any
+//! point leaves the message in the state before or in the state after. What is broker's and is not
+//! acknowledged is delivered again, and the inbox knows what was handled.
+//!
+//! ```text
+//!                            ┌───────────┐  a copy: `handle_one`
+//!                            │ delivered ├──────────────────────────────► acknowledged
+//!                            └─┬─┬─┬─┬─┬─┘
+//!            `handle_together` │ │ │ │ │ its key is on hold: `handle_one`
+//!   ┌──────────────────────────┘ │ │ │ └──────────────────────────────┐
+//!   │         malformed, cannot  │ │ │ deliveries of which processes  │
+//!   │         be decoded         │ │ │ may have died: `move_suspects` │
+//!   │                ┌───────────┘ │ └───────────────────────┐        │
+//!   │                │             │ failed: `handle_alone`, │        │
+//!   │                │             │ at once again, then     │        │
+//!   │                │             │ `settle_failed`         │        │
+//!   │                │     ┌───────┴──────┐                  │        │
+//!   ▼                │     ▼              ▼                  ▼        ▼
+//! ┌─────────┐        │  ┌───────────────────────────────────────┐  ┌───────────┐
+//! │ handled │        │  │ due later, or now   (retry)           │◄─┤ waiting   │
+//! │ (inbox) │        │  │                                       │  │ behind its│
+//! └─────────┘        │  └─┬───────┬────────┬──────────▲───┬─────┘  │ key's head│
+//!   ▲  ▲             │    │       │        └──────────┘   │        └─────┬─────┘
+//!   │  └─────────────┼────┘       │ used up, permanent,  failed:         │
+//!   │   `try_once`   │            │ no handler in time,  `postpone`      │
+//!   │                │            │ killed processes:                    │
+//!   │                │            │ `set_aside`                          │
+//!   │                ▼            ▼                                      │
+//!   │              ┌─────────────────┐  the broker gave up: `DeadQueue::bury`
+//!   │              │ dead letter     │◄──────────────────── <consumer>.dead │
+//!   │              │ (its key parked │                                    │
+//!   │              │  or going on)   │  an operator replays it: due now   │
+//!   │              └─────────────────┘                                    │
+//!   └─────────────────────────────────────────────────────────────────────┘
+//!                              `run_successors`, when the head is through
+//! ```
+//!
+//! - **Whose failure it is** says [`HandleError`], what is to become of it the verdict
+//!   (`verdict.rs`) by the message's [policy](crate::retry::RetryPolicy) and the failure's
+//!   [`Nature`]. Disturbances and outages of database and broker are nobody's (`disturbance.rs`).
+//! - **A parked key**: the dead letter's row stays in the retry table as its *place*, so everything
+//!   that asks whether a key is on hold finds it so, and later messages queue up behind it.
+//! - **What kills its process**: before it runs rows of the retry table, a process claims them. A
+//!   claim that it left behind means that it died; such a row is run alone, and is dead after three
+//!   deaths. Deliveries become such rows when the broker has delivered them twice before, or, with
+//!   a broker that does not count, when they are the first that are read after a partition's owner
+//!   let its lease run out. So of those that were in the dead process's hands only the guilty one
+//!   is set aside.
+//! - **Full speed**: successors of a head that is through run together, a batch in a transaction;
+//!   between batches, and between rows that are due, deliveries of other keys have their turn.
+//! - **Overflow**: at its limit of messages behind one key a partition closes its subscription and
+//!   goes on only with what is due, until there is room (`overflow.rs`).
 
 mod announcement;
 mod aside;
