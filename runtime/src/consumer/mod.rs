@@ -11,37 +11,38 @@
 //! acknowledged is delivered again, and the inbox knows what was handled.
 //!
 //! ```text
-//!                            ┌───────────┐  a copy: `handle_one`
-//!                            │ delivered ├──────────────────────────────► acknowledged
-//!                            └─┬─┬─┬─┬─┬─┘
-//!            `handle_together` │ │ │ │ │ its key is on hold: `handle_one`
-//!   ┌──────────────────────────┘ │ │ │ └──────────────────────────────┐
-//!   │         malformed, cannot  │ │ │ deliveries of which processes  │
-//!   │         be decoded         │ │ │ may have died: `move_suspects` │
-//!   │                ┌───────────┘ │ └───────────────────────┐        │
-//!   │                │             │ failed: `handle_alone`, │        │
-//!   │                │             │ at once again, then     │        │
-//!   │                │             │ `settle_failed`         │        │
-//!   │                │     ┌───────┴──────┐                  │        │
-//!   ▼                │     ▼              ▼                  ▼        ▼
-//! ┌─────────┐        │  ┌───────────────────────────────────────┐  ┌───────────┐
-//! │ handled │        │  │ due later, or now   (retry)           │◄─┤ waiting   │
-//! │ (inbox) │        │  │                                       │  │ behind its│
-//! └─────────┘        │  └─┬───────┬────────┬──────────▲───┬─────┘  │ key's head│
-//!   ▲  ▲             │    │       │        └──────────┘   │        └─────┬─────┘
-//!   │  └─────────────┼────┘       │ used up, permanent,  failed:         │
-//!   │   `try_once`   │            │ no handler in time,  `postpone`      │
-//!   │                │            │ killed processes:                    │
-//!   │                │            │ `set_aside`                          │
-//!   │                ▼            ▼                                      │
-//!   │              ┌─────────────────┐  the broker gave up: `DeadQueue::bury`
-//!   │              │ dead letter     │◄──────────────────── <consumer>.dead │
-//!   │              │ (its key parked │                                    │
-//!   │              │  or going on)   │  an operator replays it: due now   │
-//!   │              └─────────────────┘                                    │
-//!   └─────────────────────────────────────────────────────────────────────┘
-//!                              `run_successors`, when the head is through
+//!                    ┌──────────── (1) ────────────► handled: in the inbox
+//!  ┌───────────┐     │                                ▲    ▲
+//!  │ delivered ├─────┤              ┌───────┐   (5)   │    │
+//!  └───────────┘     ├──── (2) ────►│  due  ├─────────┘    │
+//!                    │              │ later ├──┐           │
+//!                    │              └──▲──┬─┘  │ (6)       │ (8)
+//!                    │                 └──│────┘           │
+//!                    │              ┌─────┴────┐           │
+//!                    ├──── (3) ────►│ waiting  ├───────────┘
+//!                    │              └──────────┘
+//!                    │              ┌──────────────────────┐
+//!                    └──── (4) ────►│ dead letter:         │◄── (7) from due later
+//!                                   │ its key is parked,   │◄── (9) <consumer>.dead
+//!                                   │ or goes on           │──► (10) due, by an operator
+//!                                   └──────────────────────┘
 //! ```
+//!
+//! | edge | when | function |
+//! |---|---|---|
+//! | 1 | its handler succeeds, in a batch, or alone after a failure of the batch; tries at once among it | `handle_together`, `handle_alone` |
+//! | 2 | its handler failed, by its policy; or no handler is here yet | `settle_failed`, `handle_one` |
+//! | 2 | processes may have died of it | `move_suspects` |
+//! | 3 | its key is on hold | `handle_one` |
+//! | 4 | it is malformed or cannot be decoded; its tries are used up at once, or it is permanent | `handle_one`, `settle_failed` |
+//! | 5 | its time has come and its handler succeeds | `try_once` |
+//! | 6 | its handler fails again, or there is still none | `postpone` |
+//! | 7 | its tries are used up, it is permanent, its grace without a handler is over, three processes died of it | `set_aside` |
+//! | 8 | the head of its key is through: together with others, or due for itself | `run_successors`, `try_once` |
+//! | 9 | the broker delivered it too often | `DeadQueue::bury` |
+//! | 10 | an operator replays it | [`crate::operations`] |
+//!
+//! A copy of what the inbox knows is only acknowledged (`handle_one`).
 //!
 //! - **Whose failure it is** says [`HandleError`], what is to become of it the verdict
 //!   (`verdict.rs`) by the message's [policy](crate::retry::RetryPolicy) and the failure's
