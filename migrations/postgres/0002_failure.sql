@@ -52,7 +52,7 @@ ALTER TABLE {posta}dead_letter
     ADD CONSTRAINT dead_letter_parked CHECK (NOT parked OR (state IN ('dead', 'replaying') AND ordering_key IS NOT NULL)),
     ADD CONSTRAINT dead_letter_counts CHECK (replays >= 0 AND revision >= 0);
 
-CREATE INDEX dead_letter_dead ON {posta}dead_letter (position) WHERE state = 'dead';
+CREATE INDEX dead_letter_dead ON {posta}dead_letter (position) INCLUDE (consumer) WHERE state = 'dead';
 -- Hashes, since a foreign id or key can be longer than a B-tree takes.
 CREATE INDEX dead_letter_message ON {posta}dead_letter USING hash (message_id) WHERE message_id IS NOT NULL;
 CREATE INDEX dead_letter_key ON {posta}dead_letter USING hash (ordering_key) WHERE ordering_key IS NOT NULL;

@@ -10,10 +10,6 @@ use crate::lease::LeaseUse;
 use crate::store::Database;
 use crate::supervision::{Life, WakeListener};
 
-/// The retry table is looked at this often even if nothing is known to be in it: another process
-/// may have left something.
-const RETRY_LOOK_INTERVAL: Duration = Duration::from_secs(30);
-
 /// While more is due in the retry table, deliveries get this long to arrive in between: a long
 /// backlog of one key delays no other.
 pub(super) const RECEIVE_TURN: Duration = Duration::from_millis(10);
@@ -160,8 +156,8 @@ impl<D: Database> Partition<D> {
                     if failures > 0 {
                         life.recovered();
                     }
-                    let next = next.unwrap_or(RETRY_LOOK_INTERVAL);
-                    return Some(next.min(RETRY_LOOK_INTERVAL));
+                    let next = next.unwrap_or(self.retry_look_interval);
+                    return Some(next.min(self.retry_look_interval));
                 }
                 Ok(DueRun::LeaseLost) => {
                     lease.lost();

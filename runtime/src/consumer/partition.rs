@@ -41,6 +41,9 @@ pub(crate) struct Partition<D: Database> {
     pub(crate) client: Client,
     /// Most deliveries handled in one transaction.
     pub(crate) batch: usize,
+    /// The retry table is looked at this often even if nothing is known to be in it: another process
+    /// may have left something, or an operator.
+    pub(crate) retry_look_interval: Duration,
     /// How long a message of a type without a handler waits for one.
     pub(crate) unknown_type_grace: Duration,
     /// How much waits behind each key.

@@ -20,6 +20,9 @@ use crate::store::{Database, Store};
 use crate::supervision::{Supervisor, Wake};
 use crate::telemetry::Client;
 
+/// The retry table is looked at less often than queues: what its owner puts there, it knows of.
+const RETRY_LOOK_POLLS: u32 = 5;
+
 /// What a runtime is made of, once everything has been checked.
 pub(super) struct Parts<D: Database> {
     pub(super) store: D::Store,
@@ -142,6 +145,7 @@ impl<D: Database> Parts<D> {
                 counters: counters.clone(),
                 client: client.clone(),
                 batch: settings.consume_batch,
+                retry_look_interval: settings.poll_interval_max * RETRY_LOOK_POLLS,
                 unknown_type_grace: settings.unknown_type_grace,
                 held: HeldCounts::new(settings.held_max),
             };

@@ -44,6 +44,7 @@ mod database;
 mod dispatch_failure;
 mod dispatcher;
 mod payload;
+mod retry;
 
 use std::collections::BTreeMap;
 

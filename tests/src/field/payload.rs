@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posta::message::{EnvelopeErrorKind, MessageType};
 use posta::outbox::{DispatchPolicy, EnqueueError};
-use posta::retry::AfterDeadLetter;
+use posta::retry::{AfterDeadLetter, RetryPolicy};
 use posta::store::Store;
 use posta::{Consumer, Envelope, Failure, OrderingKey, Outbox, Tx};
 
@@ -12,7 +12,7 @@ use super::{envelope, numbered, send};
 use crate::world::effects::{Verdict, count, dead_letters_of, effects_of, judge, rows};
 use crate::world::gate::Gate;
 use crate::world::service::{
-    Calls, EFFECTS, Echo, Numbered, builder, effects_consumer, expected, until_quiet,
+    Calls, EFFECTS, Echo, Numbered, builder, effects_consumer, expected, quick_retry, until_quiet,
     whole_consumer,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
@@ -146,7 +146,7 @@ async fn a_message_that_cannot_be_decoded_is_set_aside_once_with_its_bytes<D: Te
     let store = world.store();
     let calls = Calls::default();
     let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&calls))
+        .consumer(effects_consumer::<D>(&calls).retry(continues()))
         .start()
         .await
         .expect("a running service");
@@ -191,6 +191,11 @@ async fn a_message_that_cannot_be_decoded_is_set_aside_once_with_its_bytes<D: Te
             letter.error
         );
     }
+}
+
+/// The key of a dead letter goes on.
+fn continues() -> RetryPolicy {
+    quick_retry().after_dead_letter(AfterDeadLetter::Continues)
 }
 
 fn raw(key: usize, payload: &[u8]) -> Envelope {
@@ -238,7 +243,7 @@ async fn a_type_without_a_handler_is_set_aside_when_its_grace_is_over<D: TestDat
     let store = leave_an_echo_between_two(&world).await;
     let posta = builder(&world)
         .unknown_type_grace(Duration::from_secs(1))
-        .consumer(effects_consumer::<D>(&Calls::default()))
+        .consumer(effects_consumer::<D>(&Calls::default()).retry(continues()))
         .start()
         .await
         .expect("a running service");

@@ -81,6 +81,11 @@ impl Service {
         self.child.wait().expect("its end");
     }
 
+    /// Whether it has died.
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.child.try_wait().expect("its state").is_some()
+    }
+
     /// Waits until it has died by itself, at its crash point.
     pub(crate) async fn died(mut self) {
         super::until("a child has reached its crash point", async || {

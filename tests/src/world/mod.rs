@@ -8,6 +8,7 @@ pub(crate) mod child;
 pub(crate) mod database;
 pub(crate) mod effects;
 pub(crate) mod gate;
+pub(crate) mod script;
 pub(crate) mod service;
 
 use std::time::{Duration, Instant};

@@ -39,6 +39,8 @@ pub(crate) enum Fate {
     Echo,
     /// Waits at the consumer's [`Gate`] first, within its transaction.
     Wait,
+    /// Ends the process, after having written the effect.
+    Abort,
 }
 
 /// What a handler enqueues.
@@ -55,6 +57,10 @@ pub(crate) struct Echo {
 pub(crate) struct Calls(Arc<AtomicU64>);
 
 impl Calls {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
@@ -143,6 +149,7 @@ async fn on_numbered<D: TestDatabase>(
             Err(Failure::new(format!("told to fail, try {}", info.attempt)))
         }
         Fate::PanicTimes(times) if info.attempt <= times => panic!("told to panic"),
+        Fate::Abort => std::process::abort(),
         Fate::Echo => {
             tx.enqueue(&Echo {
                 key: message.key,

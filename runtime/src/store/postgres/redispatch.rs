@@ -35,12 +35,18 @@ LEFT JOIN {posta}inbox i ON i.consumer = h.consumer AND i.message_id = d.message
 WHERE ", chosen!(), "
 GROUP BY h.consumer ORDER BY h.consumer");
 
+    // The rows are read in their order, from the first that can be one of them: BRIN finds that one
+    // among those of the time (+ 0 keeps the planner from looking for it in that same order), and
+    // what was dispatched long before is not walked over at each step.
+    //
     // In the order of enqueueing, and the numbers of the outbox are drawn after the sort. Two that
     // do this at once take turns: the lock waits, then goes on behind what the other has moved. A
     // message whose id waits in the outbox already only leaves `dispatched`.
     redispatch = concat!("
 WITH chosen AS MATERIALIZED (
     SELECT d.position FROM {posta}dispatched d WHERE ", chosen!(), "
+      AND d.position >= CASE WHEN $2::timestamptz IS NULL THEN 0 ELSE (
+          SELECT min(f.position + 0) FROM {posta}dispatched f WHERE f.dispatched_at >= $2 AND f.dispatched_at < $1) END
     ORDER BY d.position LIMIT $5 FOR UPDATE
 ), gone AS (
     DELETE FROM {posta}dispatched d USING chosen WHERE d.position = chosen.position
