@@ -1,13 +1,14 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use posta::store::{Database, Due, NewScheduled, Resource, ScheduleStore, Session, Store};
+use posta::store::{Database, Due, NewScheduled, Resource, ScheduleStore, Store};
 use posta::{Postgres, Slot};
 
 use super::{blocked, keyed, own};
 use crate::harness::postgres::{migrated, number};
 
-/// Whoever comes second waits, and finds the message gone.
+/// Who cancels waits for who enqueues, and finds the message gone; who enqueues waits for nobody,
+/// and leaves what somebody is about to cancel.
 #[tokio::test]
 async fn a_message_is_cancelled_or_enqueued_and_never_both() {
     let (guard, store) = migrated().await;
@@ -27,38 +28,37 @@ async fn a_message_is_cancelled_or_enqueued_and_never_both() {
             .unwrap();
         session.commit().await.unwrap();
 
-        let cancel = async |session: &mut Session<Postgres>| {
-            let cancelled = Postgres::cancel_scheduled(session, tables, id).await;
-            usize::from(cancelled.unwrap())
+        let enqueue = async |expected: usize, hold: bool| {
+            let mut session = store.begin().await.unwrap();
+            let moved = store.enqueue_due(&mut session, &fences, &lanes, 10).await;
+            assert_eq!(moved.unwrap(), expected);
+            if hold {
+                blocked(&mut guard.connection().await, 1).await;
+            }
+            session.commit().await.unwrap();
         };
-        let enqueue = async |session: &mut Session<Postgres>| {
-            let moved = store.enqueue_due(session, &fences, &lanes, 10).await;
-            moved.unwrap()
+        let cancel = async |expected: bool, meanwhile: bool| {
+            let mut session = store.begin().await.unwrap();
+            let cancelled = Postgres::cancel_scheduled(&mut session, tables, id).await;
+            assert_eq!(cancelled.unwrap(), expected);
+            if meanwhile {
+                enqueue(0, false).await;
+            }
+            session.commit().await.unwrap();
         };
-        let mut first = store.begin().await.unwrap();
-        let mut second = store.begin().await.unwrap();
-        let done = if cancelled_first {
-            cancel(&mut first).await
+        let waiting = number(
+            &mut connection,
+            &format!("SELECT count(*) FROM {}.outbox", tables.name()),
+        )
+        .await;
+        if cancelled_first {
+            cancel(true, true).await;
+            enqueue(0, false).await;
         } else {
-            enqueue(&mut first).await
-        };
-        assert_eq!(done, 1);
-        let late = async {
-            let done = if cancelled_first {
-                enqueue(&mut second).await
-            } else {
-                cancel(&mut second).await
-            };
-            assert_eq!(done, 0);
-            second.commit().await.unwrap();
-        };
-        let commit = async {
-            blocked(&mut connection, 1).await;
-            first.commit().await.unwrap();
-        };
-        join(late, commit).await;
+            join(enqueue(1, true), cancel(false, false)).await;
+        }
         let outbox = format!("SELECT count(*) FROM {}.outbox", tables.name());
-        let moved = number(&mut connection, &outbox).await;
+        let moved = number(&mut connection, &outbox).await - waiting;
         assert_eq!(moved, i64::from(!cancelled_first));
         let mut session = store.begin().await.unwrap();
         assert_eq!(store.scheduled(&mut session).await.unwrap(), 0);
