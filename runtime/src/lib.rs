@@ -24,7 +24,7 @@ pub mod telemetry;
 pub use broker::Broker;
 pub use consumer::{Consumer, Data, DeliveryInfo, Failure, Handled, Handler};
 pub use message::{Codec, Envelope, Json, Message, MessageId, OrderingKey, Slot};
-pub use operations::{Builder, Posta};
+pub use operations::{Builder, Operator, Posta};
 pub use outbox::Outbox;
 pub use posta_macros::{Consumer, Message};
 #[cfg(feature = "postgres")]

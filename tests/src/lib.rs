@@ -17,6 +17,8 @@ mod harness;
 #[cfg(test)]
 mod main_job;
 #[cfg(test)]
+mod operator;
+#[cfg(test)]
 mod postgres;
 #[cfg(test)]
 mod rabbitmq;

@@ -1,6 +1,9 @@
 //! Enqueueing on diesel's blocking connections: many diesel services are not async.
 
 use std::fmt;
+use std::time::Duration;
+
+use time::OffsetDateTime;
 
 use super::{Context, EnqueueError, Outbox};
 use crate::message::{Envelope, Message, MessageId};
@@ -8,7 +11,7 @@ use crate::message::{Envelope, Message, MessageId};
 use crate::store::Postgres;
 #[cfg(feature = "sqlite")]
 use crate::store::Sqlite;
-use crate::store::{Database, StoreError, Tables};
+use crate::store::{Database, Due, NewScheduled, StoreError, Tables};
 
 /// A database on whose blocking connection messages can be enqueued: `Sqlite` always, `Postgres`
 /// with the feature `postgres-blocking` (its blocking connection needs libpq on the machine).
@@ -25,6 +28,26 @@ pub trait BlockingDatabase: Database {
         tables: &Tables,
         envelopes: &[Envelope],
     ) -> Result<(), StoreError>;
+
+    /// As [`Database::insert_scheduled`], on a blocking connection.
+    ///
+    /// # Errors
+    /// When the database refuses or is gone.
+    fn insert_scheduled_blocking(
+        connection: &mut Self::BlockingConnection,
+        tables: &Tables,
+        scheduled: &[NewScheduled],
+    ) -> Result<(), StoreError>;
+
+    /// As [`Database::cancel_scheduled`], on a blocking connection.
+    ///
+    /// # Errors
+    /// When the database refuses or is gone.
+    fn cancel_scheduled_blocking(
+        connection: &mut Self::BlockingConnection,
+        tables: &Tables,
+        id: MessageId,
+    ) -> Result<bool, StoreError>;
 }
 
 #[cfg(feature = "postgres-blocking")]
@@ -45,6 +68,33 @@ impl BlockingDatabase for Postgres {
             .map_err(|error| refused(enqueue::OPERATION, error))?;
         Ok(())
     }
+
+    fn insert_scheduled_blocking(
+        connection: &mut diesel::PgConnection,
+        tables: &Tables,
+        scheduled: &[NewScheduled],
+    ) -> Result<(), StoreError> {
+        use crate::store::postgres::{refused, scheduled as schedule};
+        if scheduled.is_empty() {
+            return Ok(());
+        }
+        let sql = schedule::insert_sql(tables);
+        diesel::RunQueryDsl::execute(schedule::insert(&sql, scheduled), connection)
+            .map_err(|error| refused(schedule::INSERT, error))?;
+        Ok(())
+    }
+
+    fn cancel_scheduled_blocking(
+        connection: &mut diesel::PgConnection,
+        tables: &Tables,
+        id: MessageId,
+    ) -> Result<bool, StoreError> {
+        use crate::store::postgres::{refused, scheduled as schedule};
+        let sql = schedule::cancel_sql(tables);
+        diesel::RunQueryDsl::execute(schedule::cancel(&sql, id), connection)
+            .map(|gone| gone == 1)
+            .map_err(|error| refused(schedule::CANCEL, error))
+    }
 }
 
 #[cfg(feature = "sqlite")]
@@ -57,6 +107,22 @@ impl BlockingDatabase for Sqlite {
         envelopes: &[Envelope],
     ) -> Result<(), StoreError> {
         crate::store::sqlite::enqueue::insert_blocking(connection, tables, envelopes)
+    }
+
+    fn insert_scheduled_blocking(
+        connection: &mut diesel::SqliteConnection,
+        tables: &Tables,
+        scheduled: &[NewScheduled],
+    ) -> Result<(), StoreError> {
+        crate::store::sqlite::scheduled::insert_blocking(connection, tables, scheduled)
+    }
+
+    fn cancel_scheduled_blocking(
+        connection: &mut diesel::SqliteConnection,
+        tables: &Tables,
+        id: MessageId,
+    ) -> Result<bool, StoreError> {
+        crate::store::sqlite::scheduled::cancel_blocking(connection, tables, id)
     }
 }
 
@@ -145,6 +211,60 @@ impl<D: BlockingDatabase> BlockingOutbox<D> {
         let envelopes = self.outbox.prepare(envelopes)?;
         D::insert_outbox_blocking(connection, self.outbox.tables(), &envelopes)?;
         Ok(())
+    }
+
+    /// Schedules a message, in the transaction that is open on the connection; see
+    /// [`Outbox::enqueue_after`].
+    ///
+    /// # Errors
+    /// [`EnqueueError::Message`] and [`EnqueueError::Due`] before any SQL, the transaction stays
+    /// usable; [`EnqueueError::Store`] when the database refuses.
+    pub fn enqueue_after<M: Message>(
+        &self,
+        connection: &mut D::BlockingConnection,
+        message: &M,
+        delay: Duration,
+    ) -> Result<MessageId, EnqueueError> {
+        self.schedule(connection, message, Due::After(delay))
+    }
+
+    /// As [`BlockingOutbox::enqueue_after`], at a time by the database's clock; see
+    /// [`Outbox::enqueue_at`].
+    ///
+    /// # Errors
+    /// As [`BlockingOutbox::enqueue_after`].
+    pub fn enqueue_at<M: Message>(
+        &self,
+        connection: &mut D::BlockingConnection,
+        message: &M,
+        at: OffsetDateTime,
+    ) -> Result<MessageId, EnqueueError> {
+        self.schedule(connection, message, Due::At(at))
+    }
+
+    fn schedule<M: Message>(
+        &self,
+        connection: &mut D::BlockingConnection,
+        message: &M,
+        due: Due,
+    ) -> Result<MessageId, EnqueueError> {
+        let scheduled = self.outbox.scheduled(message, &Context::default(), due)?;
+        let id = scheduled.envelope.id;
+        D::insert_scheduled_blocking(connection, self.outbox.tables(), &[scheduled])?;
+        Ok(id)
+    }
+
+    /// Takes a scheduled message back, in the transaction that is open on the connection; see
+    /// [`Outbox::cancel_scheduled`].
+    ///
+    /// # Errors
+    /// When the database refuses or is gone.
+    pub fn cancel_scheduled(
+        &self,
+        connection: &mut D::BlockingConnection,
+        id: MessageId,
+    ) -> Result<bool, StoreError> {
+        D::cancel_scheduled_blocking(connection, self.outbox.tables(), id)
     }
 }
 

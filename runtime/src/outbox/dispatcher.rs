@@ -54,7 +54,8 @@ pub(crate) struct Dispatcher<D: Database> {
 enum Round {
     /// There may be more.
     Worked,
-    /// Nothing to do; the first held row is due after this long, if there is one.
+    /// Nothing to do for so long, as far as is known: then a row's hold is over, or it is time to
+    /// look for scheduled messages. `None` without lanes.
     Idle(Option<Duration>),
 }
 
@@ -78,7 +79,6 @@ impl<D: Database> Dispatcher<D> {
                 Ok(Round::Worked) => pause = POLL_INTERVAL_MIN,
                 Ok(Round::Idle(due)) => {
                     let wait = due.map_or(pause, |due| due.min(pause));
-                    let wait = wait.min(schedule.wait());
                     if self.rest(&life, wait, &mut enqueued, &mut changes).await {
                         schedule.called();
                     }
@@ -178,14 +178,16 @@ impl<D: Database> Dispatcher<D> {
             .store
             .pending(&mut session, &slots, &[], self.batch)
             .await?;
-        let due = match claimed.is_empty() {
+        let held = match claimed.is_empty() {
             true => self.store.next_due(&mut session, &slots).await?,
             false => None,
         };
         session.commit().await?;
         crash_point!("dispatch.claimed");
         if claimed.is_empty() {
-            return Ok(Round::Idle(due));
+            let scheduled = schedule.wait();
+            let due = held.map_or(scheduled, |held| held.min(scheduled));
+            return Ok(Round::Idle(Some(due)));
         }
         let mut settlement = Settlement::default();
         let rows = self.set_aside(claimed, &mut settlement);
@@ -331,6 +333,7 @@ impl<D: Database> Dispatcher<D> {
             let mut session = self.store.begin().await?;
             match settlement.write(&self.store, &mut session, fences).await? {
                 Written::Settled(mut settled) => {
+                    crash_point!("dispatch.settling");
                     session.commit().await?;
                     crash_point!("dispatch.settled");
                     settled.lost += lost;
@@ -384,6 +387,7 @@ impl<D: Database> Dispatcher<D> {
             crash_point!("dispatch.published");
             let lost = match settlement.write(&self.store, &mut session, fences).await? {
                 Written::Settled(settled) if settled.lost == 0 => {
+                    crash_point!("dispatch.settling");
                     session.commit().await?;
                     crash_point!("dispatch.settled");
                     self.filled.call();

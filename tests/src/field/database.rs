@@ -92,6 +92,7 @@ async fn processes_that_write_to_one_file_wait_for_each_other_and_fail_at_nothin
         &Orders {
             crash_at: None,
             enqueue: Some((5, 0, 25)),
+            ..Orders::default()
         },
     );
     let producers = (0..2).map(|producer| {

@@ -6,18 +6,20 @@ use std::time::Duration;
 use posta::broker::rabbitmq::RabbitMqOptions;
 use posta::dead_letter::Origin;
 use posta::lease::Resource;
+use posta::message::MessageType;
 use posta::outbox::{DispatchPolicy, Unroutable};
 use posta::retry::AfterDeadLetter;
 use posta::store::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterId, LetterState, OutboxStore,
     Store,
 };
-use posta::{Broker, Envelope, Outbox, Posta, Postgres, Sqlite};
+use posta::{Broker, Envelope, OrderingKey, Outbox, Posta, Postgres, Sqlite};
 use serde_json::json;
 
 use super::{builder_on, envelope, owners, send};
 use crate::harness::postgres;
 use crate::harness::proxy::{Proxy, Traffic};
+use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, count, effects_of, judge, rows, table};
 use crate::world::gate::Gate;
 use crate::world::service::{
@@ -34,6 +36,7 @@ on_every_combination!(
     what_may_have_no_subscriber_is_dropped_on_record,
     a_row_that_is_no_message_parks_its_key_if_that_is_valid,
     a_row_that_is_too_large_parks_its_key_and_nobody_elses,
+    a_process_that_dies_while_it_sets_aside_leaves_one_letter,
 );
 
 /// Few attempts, quickly.
@@ -442,6 +445,41 @@ async fn a_row_that_is_too_large_parks_its_key_and_nobody_elses<D: TestDatabase>
     .await;
     posta.stop().await.expect("a drain");
     assert_eq!(the_letter::<D>(&store).await.state, LetterState::Replayed);
+}
+
+/// Dead between the broker's word and the letter, and between the letter and its commit: no attempt
+/// is used up, nothing of the key moves, and in the end there is one letter.
+async fn a_process_that_dies_while_it_sets_aside_leaves_one_letter<D: TestDatabase>(
+    broker: BrokerKind,
+) {
+    let world = World::<D>::fresh(broker).await;
+    let store = world.store();
+    let orders = |crash_at: Option<&str>| Orders {
+        crash_at: crash_at.map(str::to_owned),
+        dispatch_attempts: Some(1),
+        ..Orders::default()
+    };
+    let nobodys = MessageType::new("test.nobodys").expect("a type");
+    let key = OrderingKey::new("k0").expect("a key");
+    let head = Envelope::builder(nobodys, "head").key(Some(key));
+    let head = head.build().expect("an envelope");
+    let mut session = store.begin().await.expect("a transaction");
+    Outbox::<D>::new(world.tables.clone())
+        .enqueue_envelopes(&mut session, &[head.clone(), envelope(0, 0)])
+        .await
+        .expect("rows");
+    session.commit().await.expect("a commit");
+    for point in ["dispatch.published", "dispatch.settling"] {
+        Service::start(&world, &orders(Some(point))).died().await;
+        assert!(letters_of::<D>(&store).await.is_empty());
+        assert_eq!(rows::<D>(&store, "outbox", "attempts = 0").await, 2);
+    }
+    let survivor = Service::start(&world, &orders(None));
+    let letter = the_letter::<D>(&store).await;
+    survivor.stop().await;
+    assert_is_of(&letter, &head, 1);
+    assert_eq!((letter.parked, letter.successors), (true, 1));
+    assert!(effects_of::<D>(&store, EFFECTS).await.is_empty());
 }
 
 /// A queue that is full refuses: an attempt each time, the key waits, and with its attempts used up

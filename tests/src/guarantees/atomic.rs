@@ -66,6 +66,7 @@ async fn a_process_that_dies_around_the_commit_leaves_state_and_messages_agreein
         let orders = Orders {
             crash_at: Some(point.to_owned()),
             enqueue: Some((4, 0, 10)),
+            ..Orders::default()
         };
         Service::start(&world, &orders).died().await;
         let committed = count::<D>(

@@ -22,6 +22,7 @@ async fn published_again<D: TestDatabase>() {
     let orders = Orders {
         crash_at: Some("dispatch.published".to_owned()),
         enqueue: Some((1, 0, 1)),
+        ..Orders::default()
     };
     Service::start(&world, &orders).died().await;
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM {posta}outbox";

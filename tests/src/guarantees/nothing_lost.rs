@@ -29,6 +29,7 @@ async fn a_process_that_dies_while_dispatching_loses_nothing<D: TestDatabase>(br
         let orders = Orders {
             crash_at: Some(point.to_owned()),
             enqueue: Some((5, to, to + 6)),
+            ..Orders::default()
         };
         Service::start(&world, &orders).died().await;
         to = count::<D>(
@@ -84,6 +85,7 @@ async fn a_message_whose_process_dies_on_lease_steps_is_taken_over<D: TestDataba
         let orders = Orders {
             crash_at: Some(point.to_owned()),
             enqueue: Some((5, to, to + 5)),
+            ..Orders::default()
         };
         Service::start(&world, &orders).died().await;
         to = count::<D>(
@@ -97,6 +99,7 @@ async fn a_message_whose_process_dies_on_lease_steps_is_taken_over<D: TestDataba
         &Orders {
             crash_at: None,
             enqueue: Some((5, to, to + 5)),
+            ..Orders::default()
         },
     );
     to += 5;

@@ -133,6 +133,7 @@ async fn a_process_that_dies_while_consuming_leaves_each_effect_once<D: TestData
         let orders = Orders {
             crash_at: Some(point.to_owned()),
             enqueue: Some((5, to, to + 6)),
+            ..Orders::default()
         };
         Service::start(&world, &orders).died().await;
         // The next one goes on where this one was interrupted: the state tells.

@@ -2,7 +2,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use posta::message::MessageId;
-use posta::store::Due;
+use posta::store::{Due, Store};
+use posta::{Outbox, Postgres};
 
 use super::{NEVER, cancel, database_now, envelope, numbered, schedule, scheduled};
 use crate::world::effects::{effects_of, rows};
@@ -129,4 +130,50 @@ async fn of_cancelling_and_sending_exactly_one_happens<D: TestDatabase>(broker: 
     println!("{} sent, {} cancelled", sent.len(), cancelled.len());
     let moved = rows::<D>(&store, "dispatched", "1 = 1").await;
     assert_eq!(moved as usize, sent.len());
+}
+
+/// Somebody's transaction that cancels, and then takes its time, holds up nobody's message but those
+/// of the same key; and if it is undone after all, those follow in order.
+#[actix_rt::test]
+async fn a_cancelling_that_takes_its_time_holds_up_its_own_key_only() {
+    let world = World::<Postgres>::fresh(BrokerKind::Database).await;
+    let store = world.store();
+    let posta = builder(&world)
+        .arbiters(1)
+        .consumer(effects_consumer::<Postgres>(&Calls::default()))
+        .start()
+        .await
+        .expect("a running service");
+    let soon = Duration::from_millis(600);
+    let (head, others) = posta
+        .transaction(async |tx| {
+            let head = tx.enqueue_after(&numbered(0, 0), soon)?;
+            tx.enqueue_after(&numbered(0, 1), soon)?;
+            for key in 1..70 {
+                tx.enqueue_after(&numbered(key, 0), soon)?;
+            }
+            Ok::<_, anyhow::Error>((head, 69))
+        })
+        .await
+        .expect("a transaction");
+    let outbox = Outbox::<Postgres>::new(world.tables.clone());
+    let mut slow = store.begin().await.expect("a transaction");
+    assert!(
+        outbox
+            .cancel_scheduled(&mut slow, head)
+            .await
+            .expect("an answer")
+    );
+    until("all others are through", async || {
+        effects_of::<Postgres>(&store, EFFECTS).await.len() == others
+    })
+    .await;
+    assert_eq!(scheduled::<Postgres>(&store).await, 2);
+    slow.rollback().await;
+    until_quiet::<Postgres>(&store, EFFECTS, others + 2).await;
+    posta.stop().await.expect("a drain");
+    let effects = effects_of::<Postgres>(&store, EFFECTS).await;
+    let of_key = effects.iter().filter(|effect| effect.key == "k0");
+    let numbers: Vec<i64> = of_key.map(|effect| effect.number).collect();
+    assert_eq!(numbers, [0, 1]);
 }

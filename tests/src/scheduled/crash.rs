@@ -53,15 +53,8 @@ async fn a_process_that_dies_around_the_move_sends_each_message_once<D: TestData
             crash_at: Some(point.to_owned()),
             ..Orders::default()
         };
-        let victim = Service::start(&world, &orders);
-        if point.ends_with(":2") {
-            until("the first move is committed", async || {
-                scheduled::<D>(&store).await < 5
-            })
-            .await;
-        }
         schedule_all::<D>(&store, 5, 2 * number + 1..2 * number + 2, Duration::ZERO).await;
-        victim.died().await;
+        Service::start(&world, &orders).died().await;
     }
     let survivor = Service::start(&world, &Orders::default());
     until_quiet::<D>(&store, EFFECTS, 40).await;

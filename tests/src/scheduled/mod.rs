@@ -1,12 +1,14 @@
 //! Scheduled messages, through a running actor system: written and cancelled in transactions, due
 //! by the database's clock, moved by whoever owns their lane.
 
+mod blocking;
 mod cancel;
 mod crash;
 mod due;
 mod enqueue;
 mod many;
 mod order;
+mod plain_sql;
 
 use std::time::Duration;
 

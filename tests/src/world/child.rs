@@ -7,6 +7,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use posta::outbox::{ATTEMPTS_DEFAULT, DispatchPolicy};
 use posta::{Broker, Posta, Postgres, Sqlite, Tables};
 
 use super::service::{Calls, echoes_consumer, effects_consumer, enqueue, quick};
@@ -27,6 +28,8 @@ pub(crate) struct Orders {
     pub(crate) crash_at: Option<String>,
     /// Enqueue so many numbers for so many keys (keys, from, to), then go on.
     pub(crate) enqueue: Option<(usize, i64, i64)>,
+    /// How often a dispatch may fail, if not as often as by default.
+    pub(crate) dispatch_attempts: Option<u32>,
 }
 
 impl Service {
@@ -52,6 +55,9 @@ impl Service {
         }
         if let Some((keys, from, to)) = orders.enqueue {
             command.env("POSTA_TEST_CHILD_ENQUEUE", format!("{keys} {from} {to}"));
+        }
+        if let Some(attempts) = orders.dispatch_attempts {
+            command.env("POSTA_TEST_CHILD_ATTEMPTS", attempts.to_string());
         }
         let mut child = command.spawn().expect("a child process");
         let stdin = child.stdin.take();
@@ -125,7 +131,10 @@ fn run<D: TestDatabase>() {
         let broker = Broker::from_url(&env("BROKER").expect("a broker")).expect("a valid broker");
         let tables = Tables::named(env("TABLES").expect("tables")).expect("a valid name");
         let builder = Posta::<D>::builder(&env("DATABASE").expect("a database"), broker);
+        let attempts = env("ATTEMPTS").ok().and_then(|text| text.parse().ok());
+        let dispatch = DispatchPolicy::default().attempts_max(attempts.unwrap_or(ATTEMPTS_DEFAULT));
         let posta = quick(builder.tables(tables))
+            .dispatch(dispatch)
             .consumer(effects_consumer::<D>(&Calls::default()))
             .consumer(echoes_consumer::<D>())
             .start()

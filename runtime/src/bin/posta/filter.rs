@@ -28,7 +28,7 @@ pub(crate) struct FilterFlags {
     #[arg(long, value_name = "ID")]
     message_id: Option<String>,
 
-    /// Only of this kind of error (failed, panicked, deadline, permanent, undecodable, ...)
+    /// Only of this kind of error: failed, panicked, undecodable, ...
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
 
@@ -40,11 +40,11 @@ pub(crate) struct FilterFlags {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
-    /// Only those set aside at this time (UTC) or later, or so long ago: 2026-01-31 09:30, 12h
+    /// Only those set aside since this time: 2026-01-31 09:30, or 12h ago
     #[arg(long, value_name = "TIME")]
     from: Option<Moment>,
 
-    /// Only those set aside before this time (UTC), or longer ago than this
+    /// Only those set aside before this time (UTC), or longer ago
     #[arg(long, value_name = "TIME")]
     before: Option<Moment>,
 

@@ -14,7 +14,7 @@ use crate::moment::{Moment, parse_duration};
 /// when it is confirmed in a terminal. Times are UTC. With --json each answer is one JSON object;
 /// lists are one object a line.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "posta", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+#[command(name = "posta", version, verbatim_doc_comment, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -26,12 +26,13 @@ pub(crate) struct Flags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Where")]
 pub(crate) struct Place {
-    /// The database: postgres://user:password@host/name, or a SQLite file (a path, or
-    /// sqlite://path); POSTA_DATABASE if it is not given
+    /// The database; POSTA_DATABASE if it is not given
+    ///
+    /// postgres://user:password@host/name, or a SQLite file: a path, or sqlite://path
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database: Option<String>,
 
-    /// The schema (PostgreSQL) or prefix (SQLite) of Posta's tables
+    /// Schema or prefix of Posta's tables
     #[arg(long, global = true, value_name = "NAME", default_value = "posta")]
     pub(crate) tables: String,
 
@@ -81,6 +82,7 @@ pub(crate) enum Command {
     ///
     /// Repairs a broker that lost its disk, or a queue that was deleted with messages in it: what
     /// was handled is refused by the consumers' inboxes.
+    #[command(verbatim_doc_comment)]
     Redispatch(RedispatchFlags),
     /// What operators did, the newest first
     Record(RecordFlags),
@@ -109,10 +111,12 @@ pub(crate) enum DeadLetters {
     ///
     /// One letter goes at once. Several, or a selection, become a replay run: it is frozen in the
     /// database, and the running services carry it out, in order, the head of each key first.
+    #[command(verbatim_doc_comment)]
     Replay(ReplayFlags),
     /// Give a letter's message another payload; message id, type, key and headers stay
     ///
     /// The original is kept. The letter stays dead: replay it afterwards.
+    #[command(verbatim_doc_comment)]
     Edit(EditFlags),
     /// Let the keys of parked letters go on without them; the letters stay dead
     Skip(EndFlags),
@@ -127,8 +131,8 @@ pub(crate) struct ListFlags {
     #[command(flatten)]
     pub(crate) filter: FilterFlags,
 
-    /// In this state; dead if it is not given. May be repeated
-    #[arg(long, value_name = "STATE")]
+    /// In this state: dead, replaying, replayed, discarded; may be repeated
+    #[arg(long, value_name = "STATE", hide_possible_values = true)]
     pub(crate) state: Vec<StateFlag>,
 
     /// At most so many
@@ -160,7 +164,7 @@ pub(crate) struct ShowFlags {
     #[arg(long)]
     pub(crate) payload: bool,
 
-    /// The payload of this revision (0: as it was set aside) instead of the current one
+    /// With --payload: of this revision; 0 is the original
     #[arg(long, value_name = "N", requires = "payload")]
     pub(crate) revision: Option<u32>,
 
@@ -193,11 +197,15 @@ pub(crate) struct ReplayFlags {
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<u32>,
 
-    /// Stop when so many have died again; never more than so many are on their way at once
+    /// Stop when so many have died again
+    ///
+    /// Never more than so many are on their way at once.
     #[arg(long, value_name = "N")]
     pub(crate) failures_max: Option<u32>,
 
-    /// How long the inbox remembers what was handled: what failed earlier is flagged
+    /// What failed longer ago is flagged
+    ///
+    /// How long the inbox remembers what was handled.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     pub(crate) inbox_retention: Duration,
 
@@ -211,7 +219,9 @@ pub(crate) struct EditFlags {
     #[arg(value_name = "LETTER")]
     pub(crate) letter: i64,
 
-    /// The new payload, byte for byte; - for standard input. Without it, in a terminal: your editor
+    /// The new payload, byte for byte; - for standard input
+    ///
+    /// Without it, in a terminal, your editor opens.
     #[arg(long, value_name = "FILE")]
     pub(crate) payload_file: Option<PathBuf>,
 
@@ -270,7 +280,7 @@ pub(crate) struct RunFlags {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RedispatchFlags {
-    /// Only rows dispatched at this time (UTC) or later, or so long ago: 2026-01-31 09:30, 12h
+    /// Only rows dispatched since this time (UTC): 2026-01-31 09:30, or 12h ago
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Moment>,
 

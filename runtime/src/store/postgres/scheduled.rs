@@ -30,26 +30,39 @@ FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[], $5::text[], $6::t
     WITH ORDINALITY AS m (message_id, message_type, version, ordering_key, headers, content_type, payload, due_at, delay, n)
 ORDER BY m.n";
 
-/// Whoever moves the message to the outbox at the same time is waited for; then it is gone.
+/// Whoever moves the message to the outbox at the same time is waited for, if it is being moved
+/// already; then it is gone.
 const CANCEL_SQL: &str = "
 DELETE FROM {posta}scheduled WHERE message_id = $1";
 
 statements!(ScheduleTexts {
-    // Each lane gives its first messages, by index; the first of all of them are moved. One that is
-    // cancelled meanwhile is waited for and then is not moved. The numbers of the outbox are drawn
-    // after the sort. A message whose id waits in the outbox already only leaves `scheduled`: it
-    // must not stop its lane.
+    // Each lane gives its first messages, by index; the first of all of them are moved. The numbers
+    // of the outbox are drawn after the sort. A message whose id waits in the outbox already only
+    // leaves `scheduled`: it must not stop its lane.
+    //
+    // One that a transaction of somebody's is about to cancel is not waited for, since that may take
+    // as long as it likes; it is left, and with it the others of its key, so that none overtakes it
+    // if it is not cancelled after all.
     enqueue_due = concat!(owned!("$3", "$4", "$5"), ", due AS MATERIALIZED (
-    SELECT s.position
+    SELECT s.position, s.ordering_key
     FROM (SELECT DISTINCT slot FROM unnest($1::smallint[]) AS l (slot) JOIN owned ON owned.number = l.slot) AS lane
     CROSS JOIN LATERAL (
-        SELECT s.position, s.due_at FROM {posta}scheduled s
+        SELECT s.position, s.due_at, s.ordering_key FROM {posta}scheduled s
         WHERE s.slot = lane.slot AND s.due_at <= statement_timestamp()
         ORDER BY s.due_at, s.position LIMIT $2
     ) s
     ORDER BY s.due_at, s.position LIMIT $2
+), free AS MATERIALIZED (
+    SELECT s.position FROM {posta}scheduled s
+    WHERE s.position IN (SELECT position FROM due)
+    FOR UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT ordering_key FROM due
+    WHERE ordering_key IS NOT NULL AND position NOT IN (SELECT position FROM free)
 ), gone AS (
-    DELETE FROM {posta}scheduled s USING due WHERE s.position = due.position
+    DELETE FROM {posta}scheduled s USING free
+    WHERE s.position = free.position
+      AND (s.ordering_key IS NULL OR s.ordering_key NOT IN (SELECT ordering_key FROM waiting))
     RETURNING s.*
 ), enqueued AS (
     INSERT INTO {posta}outbox (message_id, message_type, version, ordering_key, headers, content_type, payload)

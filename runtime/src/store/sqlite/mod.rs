@@ -38,7 +38,7 @@ mod release;
 mod replay;
 mod retry;
 mod row;
-mod scheduled;
+pub(crate) mod scheduled;
 mod statement;
 mod store;
 mod thread;

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use diesel::sql_types::{BigInt, Nullable};
+use diesel::{QueryResult, SqliteConnection};
 
+use super::classify::failed;
 use super::connection::on_thread;
 use super::enqueue::all_or_none;
 use super::row::{self, bind_envelope, micros_of};
@@ -9,6 +11,11 @@ use super::statement::{Sql, Value};
 use super::{Connection, SqliteStore, lease};
 use crate::message::{MessageId, Slot};
 use crate::store::{Due, Fence, NewScheduled, ScheduleStore, StoreError, Tables};
+
+const SCHEDULE: &str = "schedule messages";
+const CANCEL: &str = "cancel a scheduled message";
+
+const DELETE: &str = "DELETE FROM {posta}scheduled WHERE message_id = ?";
 
 const INSERT: &str = "INSERT INTO {posta}scheduled
          (message_id, message_type, version, ordering_key, headers, content_type, payload, slot, due_at)
@@ -41,21 +48,42 @@ pub(super) async fn insert(
         return Ok(());
     }
     let (insert, scheduled) = (Sql::new(tables, INSERT), scheduled.to_vec());
-    on_thread(connection, "schedule messages", move |connection| {
-        all_or_none(connection, &scheduled, |connection, new| {
-            let (at, after) = match new.due {
-                Due::At(time) => (Some(micros_of(time)), None),
-                Due::After(delay) => (None, Some(delay)),
-            };
-            bind_envelope(insert.statement(), &new.envelope)
-                .bind(new.envelope.slot().number())
-                .bind(at)
-                .bind(after)
-                .execute(connection)
-                .map(|_| ())
-        })
+    on_thread(connection, SCHEDULE, move |connection| {
+        insert_all(connection, &insert, &scheduled)
     })
     .await
+}
+
+/// As [`insert`], on the thread that calls.
+pub(crate) fn insert_blocking(
+    connection: &mut SqliteConnection,
+    tables: &Tables,
+    scheduled: &[NewScheduled],
+) -> Result<(), StoreError> {
+    if scheduled.is_empty() {
+        return Ok(());
+    }
+    insert_all(connection, &Sql::new(tables, INSERT), scheduled)
+        .map_err(|error| failed(SCHEDULE, error))
+}
+
+fn insert_all(
+    connection: &mut SqliteConnection,
+    insert: &Sql,
+    scheduled: &[NewScheduled],
+) -> QueryResult<()> {
+    all_or_none(connection, scheduled, |connection, new| {
+        let (at, after) = match new.due {
+            Due::At(time) => (Some(micros_of(time)), None),
+            Due::After(delay) => (None, Some(delay)),
+        };
+        bind_envelope(insert.statement(), &new.envelope)
+            .bind(new.envelope.slot().number())
+            .bind(at)
+            .bind(after)
+            .execute(connection)
+            .map(|_| ())
+    })
 }
 
 /// Takes a scheduled message back; whether there was one.
@@ -64,12 +92,24 @@ pub(super) async fn cancel(
     tables: &Tables,
     id: MessageId,
 ) -> Result<bool, StoreError> {
-    let cancel =
-        Sql::new(tables, "DELETE FROM {posta}scheduled WHERE message_id = ?").bind(id.as_uuid());
-    on_thread(connection, "cancel a scheduled message", |connection| {
+    let cancel = Sql::new(tables, DELETE).bind(id.as_uuid());
+    on_thread(connection, CANCEL, |connection| {
         cancel.execute(connection).map(|gone| gone == 1)
     })
     .await
+}
+
+/// As [`cancel`], on the thread that calls.
+pub(crate) fn cancel_blocking(
+    connection: &mut SqliteConnection,
+    tables: &Tables,
+    id: MessageId,
+) -> Result<bool, StoreError> {
+    Sql::new(tables, DELETE)
+        .bind(id.as_uuid())
+        .execute(connection)
+        .map(|gone| gone == 1)
+        .map_err(|error| failed(CANCEL, error))
 }
 
 impl ScheduleStore for SqliteStore {

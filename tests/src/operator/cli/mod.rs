@@ -1,0 +1,6 @@
+//! The command line, as it is run by hand: the built binary on a real backlog.
+
+mod answers;
+mod changes;
+mod errors;
+mod posta;
