@@ -81,7 +81,7 @@ async fn a_crash_at_any_point_of_a_step_loses_and_doubles_nothing<D: TestDatabas
     for point in ["replay.settled", "replay.stepped", "replay.committed:2"] {
         let orders = Orders {
             crash_at: Some(point.to_owned()),
-            enqueue: None,
+            ..Orders::default()
         };
         Service::start(&world, &orders).died().await;
         let found = operator.run(run).await.unwrap();
