@@ -1,7 +1,24 @@
 //! Dead letters: messages that are set aside, with their bytes, from either end.
 //!
-//! A message that can never be dispatched or handled (malformed, undecodable, without an id) is
-//! written here in the transaction that takes it from where it was.
+//! A message becomes one in the transaction that takes it from where it was, so it is never in both
+//! places and never in none. The letter has everything that was known: the message byte for byte,
+//! the [`Reason`], the whole chain of errors and its [`fingerprint()`], the number of tries, the
+//! first failure and the last.
+//!
+//! ```text
+//!                 bury                    replay                 got through
+//!  (either end) ───────► dead, parked? ───────────► replaying ───────────────► replayed
+//!                         │   ▲   ▲                     │
+//!                 discard │   │   └─────────────────────┘
+//!                         ▼   │ restore       died again: the same letter, written anew
+//!                       discarded
+//! ```
+//!
+//! While it is **parked** its key waits: its row in the retry table or the outbox stays as its
+//! place ([`crate::store::RetryStore::park_held`], [`crate::store::OutboxStore::park`]). Replayed,
+//! it runs there, before its successors; skipped or discarded, its key goes on without it
+//! ([`crate::store::RetryStore::unpark_held`]). What operators do, and in which transactions, stands
+//! in [`crate::operations`].
 
 mod fingerprint;
 pub mod reason;

@@ -19,6 +19,10 @@
 //! | F13 | a hand-over breaks the order | [`consumer`], `guarantees::order` | `rabbitmq::hand_over` |
 //! | F14 | unlimited prefetch | [`consumer`] | `rabbitmq::prefetch` |
 //! | F15 | no id, no headers | [`consumer`] | `rabbitmq::foreign` |
+//! | F16 | the backoff overflows | | `retry::backoff`, `retry::policy` of the runtime |
+//! | F17 | what kills its process is redelivered for ever, or lost | [`retry`], killed processes; [`retry`], the broker's limit | `rabbitmq::dead_queue` |
+//! | F18 | a replay fails at once | [`retry`] | |
+//! | F19 | more processes, more tries | [`retry`] | |
 //! | F20 | a confirm never comes | [`broker`] | `rabbitmq::unpublished` |
 //! | F21 | confirmed, and in no queue | `guarantees::nothing_lost`; set aside, dropped: [`dispatch_failure`] | `rabbitmq::unpublished` |
 //! | F22 | a consumer dies silently | [`broker`], restart and deleted queue | `rabbitmq::lost` |
@@ -33,9 +37,9 @@
 //! | F31 | NUL and lone surrogates | [`payload`], `guarantees::bytes` | `conformance::store` |
 //! | F32 | what cannot be decoded is lost, or loops | [`payload`] | |
 //! | F33 | too large | [`payload`]; with its key parked: [`dispatch_failure`] | `rabbitmq::oversized` |
+//! | F34 | a panic kills the actor | [`retry`] | `supervision::tests` of the runtime |
 //!
-//! F16 to F19 and F34 to F36 belong to retry policies, supervision and clean-up. Beside them, two
-//! kinds of strangers: a client of the broker's ([`broker`]) and a writer of plain SQL
+//! F35 and F36 belong to supervision and clean-up. Beside them, two kinds of strangers: a client of the broker's ([`broker`]) and a writer of plain SQL
 //! ([`database`]) that no code of ours serves.
 
 mod broker;

@@ -86,6 +86,14 @@ impl Service {
         self.child.try_wait().expect("its state").is_some()
     }
 
+    /// Waits this long for its death, at most.
+    pub(crate) async fn dies_within(&mut self, patience: std::time::Duration) {
+        let started = std::time::Instant::now();
+        while !self.is_dead() && started.elapsed() < patience {
+            actix_rt::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
     /// Waits until it has died by itself, at its crash point.
     pub(crate) async fn died(mut self) {
         super::until("a child has reached its crash point", async || {

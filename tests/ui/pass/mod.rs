@@ -6,6 +6,7 @@ mod data;
 mod handler;
 mod key;
 mod message;
+mod retry;
 
 use posta::Message;
 use posta::message::KeyWriter;

@@ -1,6 +1,8 @@
 //! F16 to F19 and F34: what becomes of messages whose handler fails, in a running actor system.
 //! F16's arithmetic is tested beside it, in `retry::backoff` and `retry::policy` of the runtime.
 
+mod crash;
+mod dead_queue;
 mod killer;
 mod nature;
 mod overflow;

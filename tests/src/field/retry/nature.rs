@@ -51,10 +51,7 @@ async fn a_handler_that_knows_more_is_believed<D: TestDatabase>(broker: BrokerKi
     let (second, firsts) = tries.split_last().expect("tries");
     assert_eq!(second.attempt, 2);
     let gap = second.at - firsts.last().expect("a first try").at;
-    assert!(
-        gap >= DELAY && gap < DELAY + Duration::from_secs(5),
-        "{gap:?}"
-    );
+    assert!(gap >= DELAY, "{gap:?}");
 }
 
 async fn a_handler_past_its_deadline_is_dropped_and_its_database_work_undone<D: TestDatabase>(

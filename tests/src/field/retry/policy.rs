@@ -31,6 +31,8 @@ async fn a_message_is_dead_after_its_last_try_and_again_after_a_replay<D: TestDa
     let store = world.store();
     let script = Script::one(0, 0, Act::Fail);
     let posta = three_tries(&world, &script)
+        // A try whose lease is lost in the middle is none.
+        .lease_ttl(Duration::from_secs(60))
         .start()
         .await
         .expect("a service");
@@ -107,7 +109,11 @@ async fn tries_at_once_wait_for_nothing<D: TestDatabase>(broker: BrokerKind) {
     )
     .await;
     let letters = until_letters::<D>(&store, 1).await;
-    assert_eq!((letters[0].attempts, script.tries(0, 0).len()), (3, 3));
+    assert_eq!(letters[0].attempts, 3);
+    // The first one once more if it was in a batch, which was rolled back.
+    let mut attempts: Vec<u32> = script.tries(0, 0).iter().map(|it| it.attempt).collect();
+    attempts.dedup();
+    assert_eq!(attempts, [1, 2, 3]);
     until("the others are through", async || {
         effects_of::<D>(&store, EFFECTS).await.len() == 2
     })
