@@ -68,6 +68,7 @@ mod enqueue;
 mod error;
 mod failure;
 mod policies;
+mod publishing;
 mod schedule;
 mod scheduling;
 mod settlement;

@@ -183,7 +183,7 @@ fn letter(
             Ok(envelope) => RawMessage::from(envelope.clone()),
             Err(malformed) => (*malformed.raw).clone(),
         },
-        reason: failure.reason(),
+        reason: failure.reason().as_str(),
         fingerprint: fingerprint(&error),
         error,
         attempts,
