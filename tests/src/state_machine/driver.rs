@@ -14,7 +14,8 @@ use super::process::Process;
 use super::service::{Content, Faults, create_table, envelope, plain};
 use super::tables::{Snapshot, snapshot};
 use crate::harness;
-use crate::world::{BrokerKind, TestDatabase, World};
+use crate::world::effects::rows;
+use crate::world::{BrokerKind, TestDatabase, World, until};
 
 /// How long everything that can run may take to run.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,11 +62,17 @@ where
             world,
         };
         driver.start_missing().await;
+        // From then on only late types are unroutable.
+        until("both consumers are known", async || {
+            rows::<D>(&driver.store, "subscription", "true").await == 4
+        })
+        .await;
         driver
     }
 
     /// Carries out a command, and judges.
     pub(super) async fn obey(&mut self, command: &Command) -> Result<(), String> {
+        tracing::info!(?command, "next");
         self.start_missing().await;
         match *command {
             Command::Send {
@@ -208,6 +215,7 @@ where
 
     /// Mends everything, replays everything, and judges what is left: nothing may be missing.
     pub(super) async fn finish(&mut self) -> Result<(), String> {
+        tracing::info!("mend and replay everything");
         while self.cancel_run().await? {}
         self.faults.heal_all();
         self.is_new = [true; 2];

@@ -134,5 +134,9 @@ where
         driver.end().await;
         outcome
     });
+    if let Err(why) = &outcome {
+        // Before it is shrunk, which takes its time.
+        eprintln!("{} has failed: {why}\n{commands:?}", D::KIND);
+    }
     outcome.map_err(TestCaseError::fail)
 }

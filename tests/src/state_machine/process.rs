@@ -53,7 +53,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts one, and waits until its consumers' types are known.
+    /// Starts one, and waits until it runs.
     pub(super) async fn start<D: TestDatabase>(
         world: &World<D>,
         faults: &Faults,
@@ -131,7 +131,6 @@ fn run<D: TestDatabase>(
     runner.block_on(async {
         let builder = builder::<D>(database_url, tables, faults, token, is_new);
         let posta = builder.start().await.expect("a service that starts");
-        posta.declared().await;
         actix::spawn(async move {
             if drained.await.is_ok() {
                 posta.stop().await.expect("a drain within its grace");
