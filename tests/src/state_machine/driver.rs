@@ -32,6 +32,8 @@ pub(super) struct Driver<D: TestDatabase> {
     operator: Operator<D>,
     faults: Faults,
     processes: [Option<Process>; 2],
+    /// A process has died since all was at rest.
+    died: bool,
     is_new: [bool; 2],
     model: Model,
     // Last: the database goes when nobody uses it any more.
@@ -57,6 +59,7 @@ where
             store,
             faults: Faults::default(),
             processes: [None, None],
+            died: false,
             is_new: [false; 2],
             model: Model::default(),
             world,
@@ -141,7 +144,10 @@ where
                         it.arm(point, times);
                         self.processes[process] = Some(it);
                     }
-                    (None, Some(it)) => it.kill().await,
+                    (None, Some(it)) => {
+                        it.kill().await;
+                        self.died = true;
+                    }
                     (_, None) => {}
                 }
             }
@@ -150,7 +156,7 @@ where
                 self.is_new[process] = true;
                 self.restart(process).await;
             }
-            Command::LoseLeases { rank } => self.lose_leases(rank).await,
+            Command::LoseLeases { rank } => self.lose_leases(Some(rank)).await,
             Command::Replay { which } => {
                 if let Some(letter) = self.letter(which, LetterState::Dead, None).await {
                     let done = self.operator.replay(letter, "try it again").await;
@@ -260,6 +266,7 @@ where
                 && let Some(dead) = process.take()
             {
                 dead.kill().await;
+                self.died = true;
             }
             if process.is_none() {
                 let started =
@@ -277,8 +284,9 @@ where
         self.start_missing().await;
     }
 
-    /// Has one running process forgotten and its leases run out; it does not know.
-    async fn lose_leases(&mut self, rank: usize) {
+    /// Has one process forgotten and its leases run out, as time does with one that died; all of
+    /// them without a rank. Those who run do not know.
+    async fn lose_leases(&mut self, rank: Option<usize>) {
         self.model.disturbances += 1;
         let table = |noun| <D as harness::database::TestDatabase>::table(self.store.tables(), noun);
         let (lease, member) = (table("lease"), table("member"));
@@ -286,13 +294,16 @@ where
             "sqlite" => "1",
             _ => "timestamptz '2000-01-01'",
         };
-        let owner = format!(
-            "(SELECT owner FROM (SELECT DISTINCT owner FROM {lease} WHERE owner IS NOT NULL) AS o \
-             ORDER BY owner LIMIT 1 OFFSET {rank})"
-        );
+        let owners = format!("(SELECT DISTINCT owner FROM {lease} WHERE owner IS NOT NULL)");
+        let owners = match rank {
+            None => owners,
+            Some(rank) => {
+                format!("(SELECT owner FROM {owners} AS o ORDER BY owner LIMIT 1 OFFSET {rank})")
+            }
+        };
         let sql = format!(
-            "DELETE FROM {member} WHERE member = {owner}; \
-             UPDATE {lease} SET expires_at = {past} WHERE owner = {owner}"
+            "DELETE FROM {member} WHERE member IN {owners}; \
+             UPDATE {lease} SET expires_at = {past} WHERE owner IN {owners}"
         );
         let mut session = self.store.begin().await.expect("a transaction");
         // It may meet a keeper's; then it is not to be.
@@ -405,6 +416,10 @@ where
         let started = Instant::now();
         loop {
             self.start_missing().await;
+            if std::mem::take(&mut self.died) {
+                // Nobody has to wait for the dead one's time to pass.
+                self.lose_leases(None).await;
+            }
             let found = self.look().await?;
             let restless = restless(&found);
             if restless.is_empty() {

@@ -45,10 +45,11 @@ const CASES: u64 = 24;
 const COMMANDS_MAX: usize = 25;
 
 /// So many sequences run at a time: they mostly wait.
-const WORKERS: usize = 6;
+const WORKERS: usize = 4;
 
-/// Most tries to make a failing sequence shorter: each runs as long as the sequence does.
-const SHRINKS_MAX: u32 = 60;
+/// How long a failing sequence is made shorter, in ms, unless `PROPTEST_MAX_SHRINK_TIME` says
+/// otherwise: each try runs as long as the sequence does.
+const SHRINK_TIME_MAX: u32 = 120_000;
 
 #[test]
 fn sqlite_keeps_every_guarantee_whatever_happens() {
@@ -90,18 +91,20 @@ fn run_case<D>(seed: u64)
 where
     D: TestDatabase + harness::database::TestDatabase,
 {
-    let config = ProptestConfig {
+    let mut config = ProptestConfig {
         cases: 1,
-        max_shrink_iters: SHRINKS_MAX,
         failure_persistence: None,
         ..ProptestConfig::default()
     };
+    if config.max_shrink_time == 0 {
+        config.max_shrink_time = SHRINK_TIME_MAX;
+    }
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let commands = prop::collection::vec(command(), 1..=COMMANDS_MAX);
-    match runner.run(&commands, |commands| drive::<D>(&commands)) {
+    match runner.run(&commands, |commands| drive::<D>(seed, &commands)) {
         Ok(()) => {}
         Err(TestError::Fail(why, commands)) => {
             panic!("{}, seed {seed}: {commands:#?}\n{why}", D::KIND)
@@ -111,7 +114,7 @@ where
 }
 
 /// Carries a sequence out on a fresh database.
-fn drive<D>(commands: &[Command]) -> Result<(), TestCaseError>
+fn drive<D>(seed: u64, commands: &[Command]) -> Result<(), TestCaseError>
 where
     D: TestDatabase + harness::database::TestDatabase,
 {
@@ -136,7 +139,7 @@ where
     });
     if let Err(why) = &outcome {
         // Before it is shrunk, which takes its time.
-        eprintln!("{} has failed: {why}\n{commands:?}", D::KIND);
+        eprintln!("{}, seed {seed} has failed: {why}\n{commands:?}", D::KIND);
     }
     outcome.map_err(TestCaseError::fail)
 }
