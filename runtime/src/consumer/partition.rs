@@ -63,11 +63,9 @@ impl<D: Database> Partition<D> {
         while !life.is_draining() {
             changes.hear();
             let Some(lease) = self.board.use_lease(self.queue.number) else {
-                if failures > 0 {
-                    // Whatever was missing, it is missing to the lease's owner now.
-                    failures = 0;
-                    life.recovered();
-                }
+                // Whatever was missing, it is missing to the lease's owner now.
+                failures = 0;
+                life.recovered();
                 tokio::select! {
                     () = changes.called() => {}
                     () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}
