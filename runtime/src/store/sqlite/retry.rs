@@ -152,6 +152,27 @@ impl RetryStore for SqliteStore {
         .await
     }
 
+    async fn unclaim(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        slots: RangeInclusive<u8>,
+        member: MemberId,
+    ) -> Result<(), StoreError> {
+        let unclaim = self
+            .sql(
+                "UPDATE {posta}retry SET claimed_by = NULL
+                 WHERE consumer = ? AND slot IN (SELECT value FROM json_each(?)) AND claimed_by = ?",
+            )
+            .bind(consumer)
+            .bind(numbers(slots))
+            .bind(member.as_uuid());
+        on_thread(connection, "end claims", |connection| {
+            unclaim.execute(connection).map(|_| ())
+        })
+        .await
+    }
+
     async fn release(
         &self,
         connection: &mut Connection,

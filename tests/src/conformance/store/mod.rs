@@ -212,6 +212,7 @@ macro_rules! suite {
             claim {
                 a_members_own_claim_is_not_abandoned
                 a_claim_that_another_member_left_behind_is_abandoned
+                a_member_that_gives_up_alive_leaves_no_claim
                 only_who_runs_a_message_alone_counts_a_death
                 a_claim_ends_when_the_message_is_postponed
                 a_claim_ends_when_the_message_is_parked
