@@ -13,6 +13,8 @@
 //! | let a key go on | [`Operator::skip`], [`Operator::discard`], [`Operator::restore`] |
 //! | send kept rows again | [`Operator::redispatch`] |
 //!
+//! `posta`, the command line, is these calls; `docs/operating.md` beside this crate shows it at work.
+//!
 //! Every action is one transaction: the letters are locked, their state is checked, they are
 //! changed, the message is moved, and who did it and why is written down. So two operators who do
 //! the same at the same time cannot both succeed, and there is no change without its record.
