@@ -13,8 +13,6 @@
 //! | let a key go on | [`Operator::skip`], [`Operator::discard`], [`Operator::restore`] |
 //! | send kept rows again | [`Operator::redispatch`] |
 //!
-//! `posta`, the command line, is these calls; `docs/operating.md` beside this crate shows it at work.
-//!
 //! Every action is one transaction: the letters are locked, their state is checked, they are
 //! changed, the message is moved, and who did it and why is written down. So two operators who do
 //! the same at the same time cannot both succeed, and there is no change without its record.
@@ -22,6 +20,10 @@
 //! **Lock order.** Letters before rows of the retry table and the outbox. A partition that handles
 //! a replayed message holds its retry row first and then writes the letter; operators never touch
 //! rows of letters that are on their way, so the two cannot wait for each other in a circle.
+//!
+//! # The command line
+//!
+#![doc = include_str!("../../../docs/operating.md")]
 
 mod act;
 mod check;
