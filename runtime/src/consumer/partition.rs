@@ -12,7 +12,7 @@ use crate::broker::{BrokerDriver, BrokerError, Declaration, PartitionQueue, Subs
 use crate::lease::{Board, MemberId};
 use crate::operations::Counters;
 use crate::outbox::Outbox;
-use crate::store::Database;
+use crate::store::{Database, RetryStore, Store};
 use crate::supervision::{ChildError, Life, Wake};
 use crate::telemetry::Client;
 
@@ -92,7 +92,7 @@ impl<D: Database> Partition<D> {
             let consumed = self.consume(&life, &lease, subscription.as_mut()).await;
             subscription.close().await;
             match consumed {
-                Ok(End::GivenUp) => {}
+                Ok(End::GivenUp) => self.unclaim().await,
                 Ok(End::Overflow(overflow)) => self.wait_for_relief(&life, &lease, &overflow).await,
                 Err(error) => {
                     drop(lease);
@@ -103,6 +103,26 @@ impl<D: Database> Partition<D> {
             }
         }
         Ok(())
+    }
+
+    /// Ends the claims on messages of the retry table that this tenure did not get to: who takes the
+    /// partition over would take them for what this process died of.
+    async fn unclaim(&self) {
+        let unclaimed = async {
+            let mut session = self.store.begin().await?;
+            let (consumer, slots) = (&self.queue.consumer, self.queue.slots());
+            self.store
+                .unclaim(&mut session, consumer, slots, self.member)
+                .await?;
+            session.commit().await
+        };
+        // Without the database: they cost the next owner a transaction each.
+        if let Err(error) = unclaimed.await {
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "claims were not ended"
+            );
+        }
     }
 
     async fn subscribe(&self) -> Result<Box<dyn Subscription<D>>, BrokerError> {

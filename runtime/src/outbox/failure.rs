@@ -1,3 +1,5 @@
+use crate::dead_letter::Reason;
+
 /// Why a row was not dispatched: its own failure, not an outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DispatchFailure {
@@ -12,13 +14,13 @@ pub(super) enum DispatchFailure {
 }
 
 impl DispatchFailure {
-    /// The failure's kind, one word of a closed list.
-    pub(super) fn reason(&self) -> &'static str {
+    /// The failure's kind.
+    pub(super) fn reason(&self) -> Reason {
         match self {
-            Self::Unroutable(_) => "unroutable",
-            Self::Refused(_) => "refused",
-            Self::TooLarge(_) => "too_large",
-            Self::Malformed(_) => "malformed",
+            Self::Unroutable(_) => Reason::Unroutable,
+            Self::Refused(_) => Reason::Refused,
+            Self::TooLarge(_) => Reason::TooLarge,
+            Self::Malformed(_) => Reason::Malformed,
         }
     }
 
@@ -30,7 +32,9 @@ impl DispatchFailure {
     /// What the operator reads.
     pub(super) fn error(&self) -> String {
         match self {
-            Self::Unroutable(text) | Self::Refused(text) => format!("{}: {text}", self.reason()),
+            Self::Unroutable(text) | Self::Refused(text) => {
+                format!("{}: {text}", self.reason().as_str())
+            }
             Self::TooLarge(text) | Self::Malformed(text) => text.clone(),
         }
     }

@@ -100,7 +100,7 @@ pub trait RetryStore {
 
     /// Writes down, in a transaction of its own, that this process is about to run rows together;
     /// returns those that are there and still ours by the partition's fence. A claim ends when the
-    /// row is released, postponed or parked; one that another process left behind means that it
+    /// row is released, postponed, parked or unclaimed; one that another process left behind means that it
     /// died, and such a row is to be run alone.
     fn claim(
         &self,
@@ -123,6 +123,18 @@ pub trait RetryStore {
         position: i64,
         member: MemberId,
     ) -> impl Future<Output = Result<Option<Claim>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Ends this member's claims on all rows in these slots: it gives the partition up, alive. Needs
+    /// no fence: nobody else's claim changes.
+    fn unclaim(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        slots: RangeInclusive<u8>,
+        member: MemberId,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send
     where
         Self: Store;
 

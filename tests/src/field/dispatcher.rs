@@ -491,6 +491,7 @@ async fn a_dispatcher_that_comes_back_late_settles_nothing() {
     late.stop().await.expect("a drain");
     next.stop().await.expect("a drain");
     assert_eq!(late_counts.dispatched + next_counts.dispatched, 12);
+    assert_eq!(late_counts.dispatch_lost, 3);
     assert!(next_counts.dispatched >= 3);
     let first_four = format!(
         "{at} WHERE position IN (SELECT position FROM {{posta}}dispatched ORDER BY position LIMIT 4)"

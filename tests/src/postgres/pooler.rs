@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use posta::store::{
-    Connect, Database, Fence, InboxStore, LeaseStore, MemberId, MigrationStore, OutboxStore,
-    PostgresStore, Resource, RowId, Store, StoreError,
+    Connect, Database, DeadLetterStore, Fence, InboxStore, LeaseStore, LetterChange, LetterState,
+    MemberId, MigrationStore, Origin, OutboxStore, PostgresStore, Resource, RetryStore, RowId,
+    Store, StoreError,
 };
 use posta::{MessageId, Postgres, Slot, Tables};
 
@@ -210,4 +211,67 @@ async fn a_pooler_that_nobody_told_of_is_asked_about() {
         }
     }
     panic!("statements that are kept prepared were never missed");
+}
+
+/// Every statement about what fails, each prepared and closed within its transaction.
+#[tokio::test]
+async fn a_letter_lives_through_a_pooler_like_directly() {
+    let (_, tables, guard) = fresh().await;
+    let store = pooled(&guard.pooled_url(), &tables, true);
+    store
+        .migrate()
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let life = a_letters_life(&store).await;
+    life.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    no_statement_is_left_on_any_server_connection(&store).await;
+}
+
+async fn a_letters_life(store: &PostgresStore) -> Result<(), StoreError> {
+    let fence = super::partition(store).await;
+    let mut session = store.begin().await?;
+    let holds = [
+        super::head("k", "1", Duration::ZERO),
+        super::successor("k", "2"),
+    ];
+    store.hold(&mut session, "c", &holds).await?;
+    session.commit().await?;
+
+    let mut session = store.begin().await?;
+    let due = store.due(&mut session, "c", 0..=63, 10).await?;
+    let claims = store
+        .claim(&mut session, "c", &fence, &[due[0].position], fence.owner)
+        .await?;
+    assert_eq!(claims.len(), 1);
+    session.commit().await?;
+
+    let mut session = store.begin().await?;
+    let origin = Origin::Consumer("c".to_owned());
+    let letter = super::dead(origin, &due[0].envelope, true);
+    let letter = store.bury(&mut session, &[letter]).await?[0];
+    let parked = store.park_held(&mut session, "c", &fence, due[0].position, letter);
+    assert!(parked.await?);
+    session.commit().await?;
+
+    let mut session = store.begin().await?;
+    let letters = store.lock_letters(&mut session, &[letter]).await?;
+    assert_eq!((letters.len(), letters[0].successors), (1, 1));
+    let replay = LetterChange::Replay;
+    store
+        .change_letters(&mut session, &[letter], replay)
+        .await?;
+    let (slot, envelope) = (due[0].envelope.slot(), &due[0].envelope);
+    let readmitted = store.readmit_held(&mut session, "c", letter, slot, envelope);
+    assert!(readmitted.await?);
+    session.commit().await?;
+
+    let mut session = store.begin().await?;
+    let key = envelope.key.as_ref().expect("it has a key");
+    let rows = store.held_of_key(&mut session, "c", key, 10).await?;
+    let positions: Vec<i64> = rows.iter().map(|row| row.position).collect();
+    let released = store.release(&mut session, "c", &fence, &positions).await?;
+    assert_eq!(released, positions);
+    let letters = store.lock_letters(&mut session, &[letter]).await?;
+    assert_eq!(letters[0].state, LetterState::Replayed);
+    session.commit().await
 }

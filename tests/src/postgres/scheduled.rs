@@ -7,7 +7,8 @@ use posta::{Postgres, Slot};
 use super::{blocked, keyed, own};
 use crate::harness::postgres::{migrated, number};
 
-/// Whoever comes second waits, and finds the message gone.
+/// Who cancels waits for who enqueues, and finds the message gone; who enqueues waits for nobody,
+/// and leaves what somebody is about to cancel.
 #[tokio::test]
 async fn a_message_is_cancelled_or_enqueued_and_never_both() {
     let (guard, store) = migrated().await;
@@ -27,15 +28,6 @@ async fn a_message_is_cancelled_or_enqueued_and_never_both() {
             .unwrap();
         session.commit().await.unwrap();
 
-        let cancel = async |expected: bool, hold: bool| {
-            let mut session = store.begin().await.unwrap();
-            let cancelled = Postgres::cancel_scheduled(&mut session, tables, id).await;
-            assert_eq!(cancelled.unwrap(), expected);
-            if hold {
-                blocked(&mut guard.connection().await, 1).await;
-            }
-            session.commit().await.unwrap();
-        };
         let enqueue = async |expected: usize, hold: bool| {
             let mut session = store.begin().await.unwrap();
             let moved = store.enqueue_due(&mut session, &fences, &lanes, 10).await;
@@ -45,13 +37,23 @@ async fn a_message_is_cancelled_or_enqueued_and_never_both() {
             }
             session.commit().await.unwrap();
         };
+        let cancel = async |expected: bool, meanwhile: bool| {
+            let mut session = store.begin().await.unwrap();
+            let cancelled = Postgres::cancel_scheduled(&mut session, tables, id).await;
+            assert_eq!(cancelled.unwrap(), expected);
+            if meanwhile {
+                enqueue(0, false).await;
+            }
+            session.commit().await.unwrap();
+        };
         let waiting = number(
             &mut connection,
             &format!("SELECT count(*) FROM {}.outbox", tables.name()),
         )
         .await;
         if cancelled_first {
-            join(cancel(true, true), enqueue(0, false)).await;
+            cancel(true, true).await;
+            enqueue(0, false).await;
         } else {
             join(enqueue(1, true), cancel(false, false)).await;
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, Sampler, SdkTracerProvider};
@@ -27,7 +28,7 @@ pub(super) const UNRECORDED: &str = "00-0af7651916cd43dd8448eb211c80319d-b7ad6b7
 pub(super) const MALFORMED: &str = "00-0AF7-whatever";
 
 /// How many messages the receiver handles: the notes of [`send_all`], and one answer.
-pub(super) const HANDLED: i64 = 11;
+pub(super) const HANDLED: i64 = 12;
 
 /// A message that says what is to be done with it.
 #[derive(Debug, Serialize, Deserialize, Message)]
@@ -167,6 +168,16 @@ async fn send_all<D: TestDatabase>(posta: &Posta<D>) {
         };
         posta.transaction(enqueue).await.expect("a transaction");
     }
+    let later = async |tx: &mut Tx<'_, D>| {
+        let key = "later".to_owned();
+        tx.enqueue_after(&Note { key }, Duration::from_millis(300))?;
+        Ok::<_, anyhow::Error>(())
+    };
+    posta
+        .transaction(later)
+        .instrument(info_span!("request", name = "later"))
+        .await
+        .expect("a transaction");
     enqueue_alone(posta)
         .instrument(info_span!("request", name = "alone"))
         .await;
@@ -181,7 +192,8 @@ async fn send_all<D: TestDatabase>(posta: &Posta<D>) {
         .await
         .expect("a transaction");
     until("all is dispatched or has failed", async || {
-        waiting(posta, "outbox").await == 1
+        waiting(posta, "scheduled").await == 0
+            && waiting(posta, "outbox").await == 1
             && waiting(posta, "outbox WHERE attempts > 0").await == 1
     })
     .await;

@@ -117,6 +117,7 @@ fn children<'a>(spans: &'a [Span], parent: &Span) -> Vec<&'a Span> {
 async fn one_trace_connects_two_processes<D: TestDatabase>(broker: BrokerKind) {
     let exported = Exported::by::<D>(broker).await;
     a_message_is_followed_to_its_answer(&exported);
+    a_scheduled_message_keeps_its_trace(&exported);
     a_transaction_is_sent_in_one_span(&exported);
     a_failed_try_is_followed_by_a_good_one(&exported);
     foreign_contexts_are_kept(&exported);
@@ -145,6 +146,16 @@ fn a_message_is_followed_to_its_answer(exported: &Exported) {
     assert_eq!(one(handled).trace_id, request.trace_id);
     let cause = process.attribute("messaging.message.id");
     assert_eq!(answer.attribute("messaging.message.conversation_id"), cause);
+}
+
+fn a_scheduled_message_keeps_its_trace(exported: &Exported) {
+    let request = exported.request("later");
+    let create = one(children(&exported.sent, request).into_iter());
+    let send = exported.send_of(&exported.sent, create);
+    assert!(send.is_child_of(create), "{send:#?}");
+    let process = exported.committed("later");
+    assert!(process.is_child_of(create), "{process:#?}");
+    assert_eq!(process.links, [create.as_link()]);
 }
 
 fn a_transaction_is_sent_in_one_span(exported: &Exported) {
@@ -215,7 +226,7 @@ fn foreign_contexts_are_kept(exported: &Exported) {
     assert!(exported.processed(UNRECORDED).is_empty());
     // Neither context was replaced by one of Posta's.
     let creates = operations(&exported.sent, "create").count();
-    assert_eq!(creates, 8);
+    assert_eq!(creates, 9);
     // What no trace records is sent all the same, in spans of nobody.
     let roots: Vec<_> = operations(&exported.sent, "send")
         .filter(|span| span.is_root())

@@ -1,14 +1,13 @@
 use std::collections::{BTreeMap, HashSet};
 
-use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel::sql_types::BigInt;
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
 use super::letter_filter::Conditions;
-use super::letter_row::{self, SUCCESSORS};
 use super::row::{self, micros_of};
 use super::statement::{Sql, Statement, Value};
-use super::{Connection, SqliteStore};
+use super::{Connection, SqliteStore, letter_group, letter_row, revision};
 use crate::store::text::storable;
 use crate::store::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, NewDeadLetter,
@@ -26,70 +25,6 @@ const BURY_AGAIN: &str = "UPDATE {posta}dead_letter
      SET first_dead_at = COALESCE(first_dead_at, dead_at), dead_at = {now}, attempts = ?, reason = ?, error = ?,
          fingerprint = ?, parked = ?, state = ?, ended_at = CASE WHEN ? = 1 THEN {now} END
      WHERE position = ? RETURNING position";
-
-/// Of the letters whose key waits for them, each key counts once, with what waits behind its first.
-const GROUPS: &str = "SELECT consumer, message_type, reason, fingerprint,
-         SUM(letters), SUM(keys), SUM(successors), MIN(oldest), MAX(newest)
-     FROM (
-         SELECT l.consumer, l.message_type, l.reason, l.fingerprint, COUNT(*) AS letters, MAX(l.parked) AS keys,
-             MAX({successors}) AS successors, MIN(l.dead_at) AS oldest, MAX(l.dead_at) AS newest
-         FROM {posta}dead_letter AS l WHERE {where}
-         GROUP BY l.consumer, l.message_type, l.reason, l.fingerprint, l.parked,
-             CASE WHEN l.parked = 1 THEN l.ordering_key END)
-     GROUP BY consumer, message_type, reason, fingerprint
-     ORDER BY SUM(letters) DESC, MAX(newest) DESC, consumer, message_type, reason, fingerprint LIMIT ?";
-
-type GroupTypes = (
-    Nullable<Text>,
-    Nullable<Text>,
-    Text,
-    Text,
-    BigInt,
-    BigInt,
-    BigInt,
-    BigInt,
-    BigInt,
-);
-
-type Group = (
-    Option<String>,
-    Option<String>,
-    String,
-    String,
-    i64,
-    i64,
-    i64,
-    i64,
-    i64,
-);
-
-/// The message as it was set aside, and what operators made of it.
-const REVISIONS: &str =
-    "SELECT 0, payload, version, content_type, '', '', COALESCE(first_dead_at, dead_at)
-     FROM {posta}dead_letter WHERE position = ?
-     UNION ALL
-     SELECT revision, payload, version, content_type, who, reason, revised_at
-     FROM {posta}dead_letter_revision WHERE dead_letter = ? ORDER BY 1";
-
-type RevisionTypes = (
-    BigInt,
-    Binary,
-    Nullable<BigInt>,
-    Nullable<Text>,
-    Text,
-    Text,
-    BigInt,
-);
-
-type RevisionRow = (
-    i64,
-    Vec<u8>,
-    Option<i64>,
-    Option<String>,
-    String,
-    String,
-    i64,
-);
 
 impl DeadLetterStore for SqliteStore {
     async fn bury(
@@ -163,15 +98,9 @@ impl DeadLetterStore for SqliteStore {
         filter: &LetterFilter,
         limit: usize,
     ) -> Result<Vec<LetterGroup>, StoreError> {
-        let groups = Conditions::of(filter)
-            .statement(self, &GROUPS.replace("{successors}", SUCCESSORS))
-            .bind(limit);
+        let groups = letter_group::select(self, filter).bind(limit);
         on_thread(connection, "group dead letters", |connection| {
-            groups
-                .rows::<GroupTypes, Group>(connection)?
-                .into_iter()
-                .map(group)
-                .collect()
+            letter_group::read(groups, connection)
         })
         .await
     }
@@ -232,30 +161,9 @@ impl DeadLetterStore for SqliteStore {
         letter: LetterId,
         revision: &NewRevision,
     ) -> Result<Option<u32>, StoreError> {
-        let count = self
-            .sql(
-                "UPDATE {posta}dead_letter SET revision = revision + 1
-                 WHERE position = ? AND state = 'dead' RETURNING revision",
-            )
-            .bind(letter.0);
-        let add = self.sql(
-            "INSERT INTO {posta}dead_letter_revision (dead_letter, revision, version, content_type, who, reason, payload)
-             VALUES (?, ?, ?, ?, ?, ?, ?)",
-        );
-        let revision = revision.clone();
+        let (store, revision) = (self.clone(), revision.clone());
         on_thread(connection, "revise a dead letter", move |connection| {
-            let Some(number) = count.first::<BigInt, i64>(connection)? else {
-                return Ok(None);
-            };
-            add.bind(letter.0)
-                .bind(number)
-                .bind(revision.version)
-                .bind(revision.content_type.as_deref().map(part))
-                .bind(storable(&revision.who))
-                .bind(storable(&revision.reason))
-                .bind(revision.payload)
-                .execute(connection)?;
-            Ok(Some(row::count(number)))
+            revision::add(&store, connection, letter, revision)
         })
         .await
     }
@@ -265,13 +173,9 @@ impl DeadLetterStore for SqliteStore {
         connection: &mut Connection,
         letter: LetterId,
     ) -> Result<Vec<Revision>, StoreError> {
-        let revisions = self.sql(REVISIONS).bind(letter.0).bind(letter.0);
-        on_thread(connection, "read a letter's revisions", |connection| {
-            revisions
-                .rows::<RevisionTypes, RevisionRow>(connection)?
-                .into_iter()
-                .map(revision)
-                .collect()
+        let store = self.clone();
+        on_thread(connection, "read a letter's revisions", move |connection| {
+            revision::read(&store, connection, letter)
         })
         .await
     }
@@ -313,10 +217,6 @@ fn consumer_of(origin: &Origin) -> Option<String> {
     }
 }
 
-fn origin_of(consumer: Option<String>) -> Origin {
-    consumer.map_or(Origin::Dispatch, Origin::Consumer)
-}
-
 fn bind(bury: &Sql, letter: &NewDeadLetter) -> Statement {
     let message = &letter.message;
     let headers: BTreeMap<String, String> = message
@@ -355,34 +255,4 @@ fn bind_death(statement: Statement, letter: &NewDeadLetter) -> Statement {
         .bind(letter.parked && !letter.discarded)
         .bind(state)
         .bind(letter.discarded)
-}
-
-fn group(group: Group) -> QueryResult<LetterGroup> {
-    let (consumer, message_type, reason, fingerprint, letters, keys, successors, oldest, newest) =
-        group;
-    Ok(LetterGroup {
-        origin: origin_of(consumer),
-        message_type,
-        reason,
-        fingerprint,
-        letters: row::number(letters),
-        keys_parked: row::number(keys),
-        successors: row::number(successors),
-        oldest: row::time(oldest)?,
-        newest: row::time(newest)?,
-    })
-}
-
-fn revision(
-    (number, payload, version, content_type, who, reason, at): RevisionRow,
-) -> QueryResult<Revision> {
-    Ok(Revision {
-        number: row::count(number),
-        payload: payload.into(),
-        version,
-        content_type,
-        who,
-        reason,
-        revised_at: row::time(at)?,
-    })
 }

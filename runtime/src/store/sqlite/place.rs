@@ -6,10 +6,9 @@ use std::time::Duration;
 use diesel::sql_types::BigInt;
 use diesel::{QueryResult, SqliteConnection};
 
-use super::SqliteStore;
-use super::retry::{HOLD, bind_hold};
 use super::row::{bind_envelope, micros_of};
 use super::statement::Statement;
+use super::{SqliteStore, held};
 use crate::message::{Envelope, Slot};
 use crate::store::{LetterId, NewHold};
 
@@ -82,7 +81,7 @@ pub(super) fn readmit_held(
         delay: (!on_hold).then_some(Duration::ZERO),
         parked: None,
     };
-    bind_hold(&store.sql(HOLD), consumer, last, Some(letter))
+    held::bind(&store.hold_row(), consumer, last, Some(letter))
         .execute(connection)
         .map(|_| true)
 }

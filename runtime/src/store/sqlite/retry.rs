@@ -5,9 +5,9 @@ use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
-use super::row::{self, COLUMNS, ColumnTypes, Columns, bind_envelope, micros_of};
-use super::statement::{Sql, Statement, Value};
-use super::{Connection, SqliteStore, claim, lease, place, release};
+use super::row;
+use super::statement::{Statement, Value};
+use super::{Connection, SqliteStore, claim, held, lease, place, release};
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
 use crate::store::{Claim, Fence, HeldRow, LetterId, MemberId, NewHold, RetryStore, StoreError};
@@ -54,30 +54,6 @@ const NEXT: &str = "SELECT MIN((
          ORDER BY r.due_at LIMIT 1)) - {now}
      FROM json_each(?) AS s";
 
-/// A message joins the table.
-///
-/// Binds what [`bind_hold`] does.
-pub(super) const HOLD: &str = "INSERT INTO {posta}retry (consumer, slot, message_id, message_type, version, ordering_key,
-         headers, content_type, payload, enqueued_at, attempts, last_error, failed_at, due_at, parked, dead_letter)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CASE WHEN ? > 0 THEN {now} END,
-         CASE WHEN ? = 1 THEN {never} ELSE {now} + ? END, ?, ?)";
-
-/// A row with its message.
-type HeldTypes = (
-    (
-        BigInt,
-        BigInt,
-        BigInt,
-        Nullable<BigInt>,
-        Nullable<BigInt>,
-        BigInt,
-    ),
-    ColumnTypes,
-);
-
-/// Its values: position, attempts, time in the table, first failure, letter, whether parked.
-type Held = ((i64, i64, i64, Option<i64>, Option<i64>, i64), Columns);
-
 impl RetryStore for SqliteStore {
     async fn hold(
         &self,
@@ -85,11 +61,11 @@ impl RetryStore for SqliteStore {
         consumer: &str,
         holds: &[NewHold],
     ) -> Result<(), StoreError> {
-        let hold = self.sql(HOLD);
+        let hold = self.hold_row();
         let (consumer, holds) = (consumer.to_owned(), holds.to_vec());
         on_thread(connection, "hold deliveries", move |connection| {
             holds.into_iter().try_for_each(|new| {
-                bind_hold(&hold, &consumer, new, None)
+                held::bind(&hold, &consumer, new, None)
                     .execute(connection)
                     .map(|_| ())
             })
@@ -108,9 +84,11 @@ impl RetryStore for SqliteStore {
         let row = self.held_row("WHERE position = ?");
         on_thread(connection, "read due messages", move |connection| {
             let positions = due.rows::<BigInt, i64>(connection)?;
-            let row_at =
-                |position| held_row_of(row.bind(position).one::<HeldTypes, _>(connection)?);
-            positions.into_iter().map(row_at).collect()
+            let mut rows = Vec::with_capacity(positions.len());
+            for position in positions {
+                rows.extend(held::read(row.bind(position), connection)?);
+            }
+            Ok(rows)
         })
         .await
     }
@@ -171,6 +149,27 @@ impl RetryStore for SqliteStore {
                 claim::alone(store, connection, consumer, position, member)
             },
         )
+        .await
+    }
+
+    async fn unclaim(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        slots: RangeInclusive<u8>,
+        member: MemberId,
+    ) -> Result<(), StoreError> {
+        let unclaim = self
+            .sql(
+                "UPDATE {posta}retry SET claimed_by = NULL
+                 WHERE consumer = ? AND slot IN (SELECT value FROM json_each(?)) AND claimed_by = ?",
+            )
+            .bind(consumer)
+            .bind(numbers(slots))
+            .bind(member.as_uuid());
+        on_thread(connection, "end claims", |connection| {
+            unclaim.execute(connection).map(|_| ())
+        })
         .await
     }
 
@@ -324,7 +323,7 @@ impl RetryStore for SqliteStore {
             .bind(key.as_str())
             .bind(limit);
         on_thread(connection, "read a key's held messages", |connection| {
-            held_rows(rows, connection)
+            held::read(rows, connection)
         })
         .await
     }
@@ -341,13 +340,6 @@ impl SqliteStore {
             .bind(consumer)
             .bind(slots)
             .bind(consumer)
-    }
-
-    fn held_row(&self, which: &str) -> Sql {
-        self.sql(&format!(
-            "SELECT position, attempts, {{now}} - held_at, failed_at, dead_letter, parked, {COLUMNS}
-             FROM {{posta}}retry {which}"
-        ))
     }
 
     /// Changes a consumer's rows if the fence holds its partition; changes nothing otherwise.
@@ -373,59 +365,6 @@ impl SqliteStore {
     }
 }
 
-/// Binds the values of [`HOLD`]; with the letter that is replayed with it, if it is one.
-pub(super) fn bind_hold(
-    hold: &Sql,
-    consumer: &str,
-    new: NewHold,
-    replayed: Option<LetterId>,
-) -> Statement {
-    let NewHold {
-        mut envelope,
-        slot,
-        mut attempts,
-        mut error,
-        mut delay,
-        parked,
-    } = new;
-    if parked.is_some() {
-        // Bytes, tries and error are the dead letter's.
-        (envelope.payload, attempts, error, delay) = (Default::default(), 0, None, None);
-    }
-    let row = hold.bind(consumer).bind(slot.number());
-    bind_envelope(row, &envelope)
-        .bind(envelope.enqueued_at.map(micros_of))
-        .bind(attempts)
-        .bind(error.as_deref().map(storable))
-        .bind(attempts)
-        .bind(parked.is_some())
-        // NULL for a successor: now plus NULL is NULL.
-        .bind(delay)
-        .bind(parked.is_some())
-        .bind(parked.or(replayed).map(|letter| letter.0))
-}
-
 fn numbers(slots: RangeInclusive<u8>) -> Value {
     Value::json(&slots.collect::<Vec<u8>>())
-}
-
-fn held_rows(rows: Statement, connection: &mut SqliteConnection) -> QueryResult<Vec<HeldRow>> {
-    rows.rows::<HeldTypes, _>(connection)?
-        .into_iter()
-        .map(held_row_of)
-        .collect()
-}
-
-fn held_row_of(
-    ((position, attempts, held_for, failed_at, letter, parked), columns): Held,
-) -> QueryResult<HeldRow> {
-    Ok(HeldRow {
-        position,
-        envelope: row::own_envelope(columns)?,
-        attempts: row::count(attempts),
-        held_for: row::duration(held_for),
-        failed_at: row::time_if_any(failed_at)?,
-        letter: letter.map(LetterId),
-        parked: parked == 1,
-    })
 }

@@ -114,6 +114,28 @@ pub(super) async fn a_claim_ends_when_the_message_is_parked<D: TestDatabase>(pla
     assert_eq!(found, fresh(&[position]));
 }
 
+pub(super) async fn a_member_that_gives_up_alive_leaves_no_claim<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let fence = place.own_partition("c").await;
+    let positions = three(place).await;
+    let (dead, alive) = (MemberId::random(), MemberId::random());
+    claim(place, &fence, &positions[..1], dead).await;
+    claim(place, &fence, &positions, alive).await;
+    place
+        .done(async |store, session| store.unclaim(session, "other", 0..=63, alive).await)
+        .await;
+    place
+        .done(async |store, session| store.unclaim(session, "c", 0..=63, alive).await)
+        .await;
+    let found: Vec<bool> = claim(place, &fence, &positions, MemberId::random())
+        .await
+        .into_iter()
+        .map(|claim| claim.abandoned)
+        .collect();
+    assert_eq!(found, [true, false, false], "the other's claim stays");
+}
+
 pub(super) async fn nothing_is_claimed_without_a_valid_fence<D: TestDatabase>(place: &Place<D>) {
     let good = place.own_partition("c").await;
     let positions = three(place).await;

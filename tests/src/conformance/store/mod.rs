@@ -19,6 +19,7 @@ mod parked_row;
 mod pending;
 mod plain_sql;
 mod queue;
+mod readmitted;
 mod record;
 mod redispatch;
 mod replay;
@@ -172,21 +173,25 @@ macro_rules! suite {
                 the_successors_of_a_parked_message_wait_for_it
                 a_delivery_that_is_parked_at_once_keeps_its_keys_place
                 an_unparked_keys_messages_become_due_in_order
-                a_readmitted_message_runs_first_and_its_successors_in_order
-                a_message_is_readmitted_byte_for_byte
-                a_message_without_a_place_is_readmitted_at_the_end
-                a_message_that_is_there_already_is_not_readmitted
                 what_is_not_committed_parks_and_readmits_nothing
                 a_place_is_not_run
                 nothing_is_parked_without_a_valid_fence
-                a_replay_that_fails_again_is_parked_again_in_its_place
-                a_replay_that_fails_again_lets_its_key_go_on_where_that_is_the_policy
-                a_replay_that_is_postponed_stays_with_its_letter
                 a_key_with_two_places_waits_for_both_in_order
                 a_key_that_comes_to_a_place_waits_there
                 a_place_behind_a_head_leaves_without_waking_it
                 places_of_other_consumers_stay
+            }
+            readmitted {
+                a_readmitted_message_runs_first_and_its_successors_in_order
+                a_message_is_readmitted_byte_for_byte
+                a_message_without_a_place_is_readmitted_at_the_end
+                a_message_that_is_there_already_is_not_readmitted
+                a_replay_that_fails_again_is_parked_again_in_its_place
+                a_replay_that_fails_again_lets_its_key_go_on_where_that_is_the_policy
+                a_replay_that_is_postponed_stays_with_its_letter
                 a_readmitted_message_keeps_when_it_was_enqueued
+                a_letter_does_not_get_through_without_a_valid_fence
+                letters_that_are_released_together_all_got_through
             }
             parked_row {
                 the_successors_of_a_parked_row_wait_and_nobody_else
@@ -201,11 +206,13 @@ macro_rules! suite {
                 rows_stay_unparked_without_a_valid_fence
                 several_rows_are_parked_each_for_its_letter
                 a_place_is_not_settled
+                a_row_does_not_get_through_without_a_valid_fence
                 a_row_knows_when_it_failed_first
             }
             claim {
                 a_members_own_claim_is_not_abandoned
                 a_claim_that_another_member_left_behind_is_abandoned
+                a_member_that_gives_up_alive_leaves_no_claim
                 only_who_runs_a_message_alone_counts_a_death
                 a_claim_ends_when_the_message_is_postponed
                 a_claim_ends_when_the_message_is_parked

@@ -278,6 +278,32 @@ pub(super) async fn a_place_is_not_settled<D: TestDatabase>(place: &Place<D>) {
     assert_eq!(place.letter(letter).await.successors, 1);
 }
 
+pub(super) async fn a_row_does_not_get_through_without_a_valid_fence<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let fences = place.own_lanes().await;
+    let head = keyed("a", b"a1");
+    place.enqueue(std::slice::from_ref(&head)).await;
+    let row = place.pending().await[0].id;
+    let letter = place.park_row(&fences, row, &head).await;
+    assert!(place.readmit(letter, &head).await);
+    let good = &fences[usize::from(row.slot.number())];
+    for (what, fence) in place.bad_fences(good).await {
+        assert!(
+            place.settle(&[fence], &[row]).await.is_empty(),
+            "a fence {what}"
+        );
+    }
+    assert_eq!(place.letter(letter).await.state, LetterState::Replaying);
+    // A failure is one of the replay, not its end.
+    place.fail(&fences, &[row], Duration::ZERO).await;
+    let failed = place.pending().await.remove(0);
+    assert_eq!((failed.attempts, failed.letter), (1, Some(letter)));
+    assert_eq!(place.letter(letter).await.state, LetterState::Replaying);
+    assert_eq!(place.settle(&fences, &[row]).await, [row]);
+    assert_eq!(place.letter(letter).await.state, LetterState::Replayed);
+}
+
 pub(super) async fn a_row_knows_when_it_failed_first<D: TestDatabase>(place: &Place<D>) {
     let fences = place.own_lanes().await;
     place.enqueue(&[keyed("a", b"a1")]).await;

@@ -71,10 +71,11 @@ impl OutboxStore for PostgresStore {
             return Ok(Vec::new());
         }
         let text = &self.texts().outbox.mark_dispatched;
-        let moved: Vec<(i16, i64, Option<i64>)> = fenced(bound(text, rows), fences)
+        let mut moved: Vec<(i16, i64, Option<i64>)> = fenced(bound(text, rows), fences)
             .returning::<(SmallInt, BigInt, Nullable<BigInt>)>()
             .rows(connection, OPERATION)
             .await?;
+        moved.sort_unstable_by_key(|(_, position, _)| *position);
         let letters: Vec<i64> = moved.iter().filter_map(|(.., letter)| *letter).collect();
         self.replayed(connection, letters).await?;
         moved
@@ -250,15 +251,17 @@ pub(super) fn fenced<'a>(statement: Statement<'a>, fences: &[Fence]) -> Statemen
         .bind::<Array<BigInt>, _>(epochs)
 }
 
+/// Runs a statement that changes rows; returns those that it changed, in insertion order.
 async fn changed(
     connection: &mut AsyncPgConnection,
     statement: Statement<'_>,
     operation: &'static str,
 ) -> Result<Vec<RowId>, StoreError> {
-    let rows: Vec<(i16, i64)> = statement
+    let mut rows: Vec<(i16, i64)> = statement
         .returning::<(SmallInt, BigInt)>()
         .rows(connection, operation)
         .await?;
+    rows.sort_unstable_by_key(|(_, position)| *position);
     rows.into_iter().map(|row| row_id(row, operation)).collect()
 }
 

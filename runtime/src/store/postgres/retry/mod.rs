@@ -179,6 +179,20 @@ impl RetryStore for PostgresStore {
         Ok(claimed.into_iter().next().map(claim))
     }
 
+    async fn unclaim(
+        &self,
+        connection: &mut AsyncPgConnection,
+        consumer: &str,
+        slots: RangeInclusive<u8>,
+        member: MemberId,
+    ) -> Result<(), StoreError> {
+        ranged(&self.texts().retry.unclaim, consumer, &slots)
+            .bind::<SqlUuid, _>(member.as_uuid())
+            .run(connection, "end claims on messages on hold")
+            .await?;
+        Ok(())
+    }
+
     async fn release(
         &self,
         connection: &mut AsyncPgConnection,

@@ -119,6 +119,10 @@ SET claimed_by = $7, deaths = least(r.deaths, 2147483646) + here.abandoned::inte
 FROM here WHERE r.position = here.position
 RETURNING r.position, here.abandoned, r.deaths");
 
+    unclaim = "
+UPDATE {posta}retry SET claimed_by = NULL
+WHERE consumer = $1 AND slot BETWEEN $2 AND $3 AND claimed_by = $4";
+
     // The positions come sorted.
     release = concat!("
 DELETE FROM {posta}retry
