@@ -18,7 +18,7 @@ use crate::world::effects::rows;
 use crate::world::{BrokerKind, TestDatabase, World, until};
 
 /// How long everything that can run may take to run.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often all that is dead is replayed in the end: what dies meanwhile, of a process that was
 /// killed, is replayed once more.

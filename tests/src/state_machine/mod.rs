@@ -45,7 +45,7 @@ const CASES: u64 = 24;
 const COMMANDS_MAX: usize = 25;
 
 /// So many sequences run at a time: they mostly wait.
-const WORKERS: usize = 4;
+const WORKERS: usize = 8;
 
 /// How long a failing sequence is made shorter, in ms, unless `PROPTEST_MAX_SHRINK_TIME` says
 /// otherwise: each try runs as long as the sequence does.

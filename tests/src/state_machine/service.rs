@@ -187,7 +187,7 @@ pub(super) fn builder<D: TestDatabase>(
         .arbiters(1)
         .connections_max(6)
         .connect_timeout(Duration::from_secs(30))
-        .lease_ttl(Duration::from_secs(3))
+        .lease_ttl(Duration::from_millis(1500))
         .poll_interval_max(Duration::from_millis(50))
         .grace(Duration::from_secs(20))
         .retry(parks)
