@@ -15,11 +15,7 @@
 //! theirs waits in order, and runs in order after the fix. It fails if that does not hold, or if the
 //! ratio of the medians is below 0.9. Ratios mean something on a machine that does nothing else.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the tests' harness, of which this uses a part"
-)]
+#![allow(unused, reason = "the tests' harness, of which this uses a part")]
 
 #[path = "../src/harness/mod.rs"]
 mod harness;
