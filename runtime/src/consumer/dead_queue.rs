@@ -28,6 +28,9 @@ impl<D: Database> DeadQueue<D> {
         while !life.is_draining() {
             changes.hear();
             if board.fence(0).is_none() {
+                // Whatever was missing, it is missing to the lease's owner now.
+                failures = 0;
+                life.recovered();
                 tokio::select! {
                     () = changes.called() => {}
                     () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}

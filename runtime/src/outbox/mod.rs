@@ -9,30 +9,30 @@
 //! A state is where the message is: nothing is held in memory that a crash could lose.
 //!
 //! ```text
-//!                     (1)                            (2)
-//!                      │                              │
-//!                      │                       ┌──────▼──────┐   (4)
-//!                      │              (3)      │  scheduled  │────────► gone
-//!                      │        ┌──────────────┤             │
-//!                      │        │              └─────────────┘
-//!                ┌─────▼────────▼──┐
-//!                │     waiting     │◄──────────────┐
-//!                └──┬──────┬────┬──┘               │
-//!               (5) │  (6) │    │ (8)         (7)  │
-//!                   │      │    │           ┌──────┴──────┐
-//!                   │      └────┼──────────►│   on hold   │
-//!                   │           │           └─────────────┘
-//!                   │     ┌─────┴──────────────┐
-//!                   │     │ parked   continues │ discarded
-//!                   ▼     ▼             ▼      ▼
-//!              dispatched  dead letter,  dead letter   discarded
-//!                          key waits
-//!                             │  │              │          │
-//!                             │  └─(10)─► dead letter      │
-//!                             └──────(9)────────┘     (11) │
-//!                                     │◄───────────────────┘
-//!                                     ▼
-//!                                  waiting
+//!        (1)                    (2)
+//!         │                ┌─────▼─────┐
+//!         │          (3)   │ scheduled ├──(4)──► gone
+//!         │      ┌─────────┤           │
+//!         │      │         └───────────┘
+//!   ┌─────▼──────▼────┐
+//!   │                 ├──(6)──► ┌─────────┐
+//!   │     waiting     │         │ on hold │
+//!   │                 │◄──(7)── └─────────┘
+//!   └┬─────┬─────▲────┘
+//!    │     │     └───────────────(9)──────────────┐
+//!    │     │                                      │
+//!    │    (8)──► ┌──────────────────────────────┐ │
+//!    │     │     │ dead letter, its key waits   ├─┤
+//!    │     │     └───────────────┬──────────────┘ │
+//!    │     │                   (10)               │
+//!    │     │     ┌───────────────▼──────────────┐ │
+//!    │    (8)──► │ dead letter, its key goes on ├─┘
+//!    │     │     └───────────────▲──────────────┘
+//!    │     │                   (11)
+//!    │     │     ┌───────────────┴──────────────┐
+//!   (5)   (8)──► │ discarded                    │
+//!    ▼           └──────────────────────────────┘
+//!  dispatched ──(12)──► waiting
 //! ```
 //!
 //! | | edge | when | its function |
@@ -46,8 +46,9 @@
 //! | 7 | on hold → waiting | its hold is over by the database's clock; the key's first row goes first | [`crate::store::OutboxStore::pending`] |
 //! | 8 | waiting → dead letter or discarded | its attempts are used up, or it can never be dispatched, or nobody takes a type that may be discarded | `Settlement::fail`, by the type's [`DispatchPolicy`] |
 //! | 9 | dead letter → waiting | an operator replays it: in its key's old place, if that waits; with its old id and no attempts | [`crate::store::OutboxStore::readmit`] |
-//! | 10 | key waits → key goes on | an operator skips or discards the dead letter; its successors leave in order | [`crate::store::OutboxStore::unpark`] |
-//! | 11 | discarded → dead letter → waiting | an operator restores it, and replays it | [`crate::store::DeadLetterStore::change_letters`] |
+//! | 10 | key waits → key goes on | an operator skips the dead letter, or discards it; its successors leave in order | [`crate::store::OutboxStore::unpark`] |
+//! | 11 | discarded → dead letter | an operator restores it, and can replay it then | [`crate::store::DeadLetterStore::change_letters`] |
+//! | 12 | dispatched → waiting | an operator redispatches it: with its old id, at the end of the outbox | [`crate::store::RedispatchStore::redispatch`] |
 //!
 //! Every edge but the first two and the operators' carries the lane's lease: a dispatcher that has
 //! lost it changes nothing, and what it published is published again by the new owner (N1). An

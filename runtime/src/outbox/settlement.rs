@@ -227,3 +227,89 @@ pub(super) fn key(row: &OutboxRow) -> Option<OrderingKey> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Envelope, MessageType};
+    use crate::outbox::DispatchPolicy;
+
+    fn row(key: Option<&str>, attempts: u32) -> OutboxRow {
+        let envelope = Envelope::builder(MessageType::new("t").unwrap(), "bytes");
+        let key = key.map(|key| OrderingKey::new(key).unwrap());
+        OutboxRow {
+            id: RowId {
+                slot: Slot::new(7).unwrap(),
+                position: 1,
+            },
+            attempts,
+            failed_at: None,
+            letter: Some(LetterId(9)),
+            message: Ok(envelope.key(key).build().unwrap()),
+        }
+    }
+
+    fn unroutable() -> DispatchFailure {
+        DispatchFailure::Unroutable("nobody".to_owned())
+    }
+
+    /// What one failure comes to: rows on hold, and letters.
+    fn failed(
+        row: &OutboxRow,
+        failure: DispatchFailure,
+        all: DispatchPolicy,
+    ) -> (usize, Option<NewDeadLetter>) {
+        let mut settlement = Settlement::default();
+        let policies = DispatchPolicies {
+            all,
+            ..DispatchPolicies::default()
+        };
+        settlement.fail(row, failure, &policies);
+        assert!(!settlement.is_empty());
+        let Settlement { failed, dead, .. } = settlement;
+        (failed.len(), dead.into_iter().next().map(|(_, it)| it))
+    }
+
+    #[test]
+    fn the_last_attempt_is_the_one_that_sets_aside() {
+        let policy = DispatchPolicy::default().attempts_max(3);
+        for attempts in [0, 1] {
+            let (held, letter) = failed(&row(Some("k"), attempts), unroutable(), policy);
+            assert_eq!((held, letter.is_none()), (1, true));
+        }
+        // Also for a row that failed oftener, by an older policy.
+        for attempts in [2, 50, u32::MAX] {
+            let (held, letter) = failed(&row(Some("k"), attempts), unroutable(), policy);
+            let letter = letter.unwrap();
+            assert_eq!((held, letter.attempts), (0, attempts.saturating_add(1)));
+            assert_eq!((letter.reason, letter.parked), ("unroutable", true));
+            assert_eq!(letter.error, "unroutable: nobody");
+            assert_eq!(letter.again, Some(LetterId(9)));
+        }
+    }
+
+    #[test]
+    fn only_a_key_is_parked_and_only_by_policy() {
+        let policy = DispatchPolicy::default().attempts_max(1);
+        let letter = |key, policy| failed(&row(key, 0), unroutable(), policy).1.unwrap();
+        assert!(letter(Some("k"), policy).parked);
+        assert!(!letter(None, policy).parked);
+        let continues = policy.after_dead_letter(AfterDeadLetter::Continues);
+        assert!(!letter(Some("k"), continues).parked);
+    }
+
+    #[test]
+    fn only_what_no_queue_takes_is_dropped() {
+        let policy = DispatchPolicy::default().unroutable(Unroutable::Discard);
+        let row = row(Some("k"), 0);
+        let (held, letter) = failed(&row, unroutable(), policy);
+        let letter = letter.unwrap();
+        assert_eq!((held, letter.discarded, letter.parked), (0, true, false));
+        let refused = DispatchFailure::Refused("full".to_owned());
+        assert_eq!(failed(&row, refused, policy).0, 1);
+        let large = DispatchFailure::TooLarge("it has 9 bytes".to_owned());
+        let letter = failed(&row, large, policy).1.unwrap();
+        assert_eq!((letter.discarded, letter.parked), (false, true));
+        assert_eq!((letter.reason, letter.attempts), ("too_large", 0));
+    }
+}

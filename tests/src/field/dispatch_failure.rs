@@ -7,6 +7,7 @@ use posta::broker::rabbitmq::RabbitMqOptions;
 use posta::dead_letter::Origin;
 use posta::lease::Resource;
 use posta::message::MessageType;
+use posta::operations::StartError;
 use posta::outbox::{DispatchPolicy, Unroutable};
 use posta::retry::AfterDeadLetter;
 use posta::store::{
@@ -131,6 +132,30 @@ fn assert_is_of(letter: &DeadLetter, head: &Envelope, attempts: u32) {
     let first = letter.first_failed_at.expect("its first failure");
     assert!(first <= letter.dead_at);
     assert!(attempts == 1 || first < letter.dead_at);
+}
+
+/// Every mistake in a policy is told when the runtime is built, with field, value and limit.
+#[actix_rt::test]
+async fn a_policy_out_of_its_limits_is_refused_at_start() {
+    let world = World::<Sqlite>::fresh(BrokerKind::Database).await;
+    let second = Duration::from_secs(1);
+    let started = builder(&world)
+        .dispatch(DispatchPolicy::default().attempts_max(0))
+        .dispatch_for("order.placed", thrice().backoff(second * 2, second))
+        .dispatch_for("no type", thrice())
+        .start()
+        .await;
+    let StartError::Configuration(mistakes) = started.expect_err("mistakes") else {
+        panic!("another error");
+    };
+    assert_eq!(
+        mistakes,
+        [
+            "dispatch.attempts_max: 0; it must be 1 to 10000",
+            "dispatch_for(\"no type\"): message type holds the byte 0x20, which is not allowed there",
+            "dispatch_for(\"order.placed\").backoff: its base is 2s; it must be 1ms to its cap, 1s",
+        ]
+    );
 }
 
 /// F07, whole: row 1 of a key fails twice, then for good. Another key leaves at once; rows 2 and 3

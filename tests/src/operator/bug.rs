@@ -1,7 +1,7 @@
 //! A service whose handler has a bug, until it is mended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use posta::store::{DeadLetter, LetterFilter, LetterId, LetterState};
 use posta::{Consumer, Data, DeliveryInfo, Failure, Message, Operator, Posta, Tx};
@@ -23,20 +23,15 @@ pub(super) struct Invoice {
     pub(super) amount: i64,
 }
 
-/// Whether the handler still has its bug, and how often it was called.
+/// Whether the handler still has its bug.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bug {
     mended: Arc<AtomicBool>,
-    calls: Arc<AtomicU64>,
 }
 
 impl Bug {
     pub(super) fn mend(&self) {
         self.mended.store(true, Ordering::SeqCst);
-    }
-
-    pub(super) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::SeqCst)
     }
 }
 
@@ -59,7 +54,6 @@ async fn on_invoice<D: TestDatabase>(
     info: DeliveryInfo,
     bug: Data<Bug>,
 ) -> Result<(), Failure> {
-    bug.calls.fetch_add(1, Ordering::SeqCst);
     let effect = Effect {
         consumer: BILLING.to_owned(),
         key: invoice.key.clone(),

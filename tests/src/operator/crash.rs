@@ -3,11 +3,11 @@ use posta::store::{LetterFilter, RunCounts, RunState};
 
 use super::given::{bury_numbers, operator};
 use super::on_both_databases;
-use super::runs::until_run;
+use super::runs::{until_replayed, until_run};
 use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, effects_of, judge};
 use crate::world::service::{EFFECTS, expected, until_quiet};
-use crate::world::{BrokerKind, TestDatabase, World, until};
+use crate::world::{BrokerKind, TestDatabase, World};
 
 on_both_databases!(
     a_run_of_ten_thousand_survives_the_death_of_its_process,
@@ -28,10 +28,7 @@ async fn a_run_of_ten_thousand_survives_the_death_of_its_process<D: TestDatabase
         .unwrap();
     assert_eq!(letters, total);
     let victim = Service::start(&world, &Orders::default());
-    until("a part is through", async || {
-        operator.run(run).await.unwrap().counts.replayed > total / 10
-    })
-    .await;
+    until_replayed(&operator, run, total / 10).await;
     victim.kill();
     let left = operator.run(run).await.unwrap();
     assert_eq!(left.state, RunState::Running);

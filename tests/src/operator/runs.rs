@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use posta::operations::Operator;
 use posta::operations::operator::{OperatorErrorKind, RunOrder};
 use posta::store::{
@@ -9,7 +11,7 @@ use super::given::{bury, bury_numbers, letter, numbered, operator, park};
 use super::on_both_databases;
 use crate::world::effects::{Verdict, effects_of, judge};
 use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, expected, until_quiet};
-use crate::world::{BrokerKind, TestDatabase, World, until};
+use crate::world::{BrokerKind, PATIENCE, TestDatabase, World, until};
 
 on_both_databases!(
     a_selection_is_frozen_when_its_run_begins,
@@ -20,19 +22,50 @@ on_both_databases!(
     a_run_leaves_out_what_is_not_dead_or_no_message,
 );
 
-/// Waits until a run is in a state; returns it.
+/// Waits until a run is in a state; returns it. As long as letters get on it may take its time.
 pub(super) async fn until_run<D: TestDatabase>(
     operator: &Operator<D>,
     run: RunId,
     state: RunState,
 ) -> ReplayRun {
-    let mut found = operator.run(run).await.unwrap();
-    until(&format!("run {run} is {}", state.as_str()), async || {
-        found = operator.run(run).await.unwrap();
-        found.state == state
-    })
+    let mut seen = (seen(operator, run).await, Instant::now());
+    while seen.0.state != state {
+        // Every now and then: looking takes part in the work that it looks at.
+        actix_rt::time::sleep(Duration::from_millis(200)).await;
+        let now = self::seen(operator, run).await;
+        if now.counts != seen.0.counts || now.state != seen.0.state {
+            seen = (now, Instant::now());
+        }
+        assert!(
+            seen.1.elapsed() < PATIENCE,
+            "in vain waited until run {run} is {}: {:?}",
+            state.as_str(),
+            seen.0
+        );
+    }
+    operator.run(run).await.unwrap()
+}
+
+/// Waits until so many letters of a run are through.
+pub(super) async fn until_replayed<D: TestDatabase>(
+    operator: &Operator<D>,
+    run: RunId,
+    letters: u64,
+) {
+    until(
+        &format!("{letters} letters of run {run} are through"),
+        async || seen(operator, run).await.counts.replayed >= letters,
+    )
     .await;
-    found
+}
+
+/// A run as its last step left it.
+async fn seen<D: TestDatabase>(operator: &Operator<D>, run: RunId) -> ReplayRun {
+    let store = operator.store();
+    let mut session = store.begin_read().await.unwrap();
+    let run = store.runs(&mut session, Some(run), 1).await.unwrap();
+    session.commit().await.unwrap();
+    run.into_iter().next().expect("the run")
 }
 
 fn all() -> LetterFilter {
@@ -237,10 +270,7 @@ async fn a_run_cancelled_half_way_leaves_a_clear_state<D: TestDatabase>() {
     };
     let (run, letters) = operator.begin_run(&all(), order, "all").await.unwrap();
     assert_eq!(letters, total);
-    until("it is well under way", async || {
-        operator.run(run).await.unwrap().counts.replayed > total / 10
-    })
-    .await;
+    until_replayed(&operator, run, total / 10).await;
     operator.cancel(run, "wrong fix").await.unwrap();
     until("what was on its way is through", async || {
         operator.run(run).await.unwrap().counts.replaying == 0
