@@ -22,7 +22,7 @@ pub(super) const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Reads one partition of a consumer and handles its messages: the body of a partition actor.
 ///
 /// It idles until this process holds the partition's lease. Then, each step one function: subscribe
-/// → receive what is ready → handle it in one transaction (one by one after a failure) →
+/// → receive what is ready → handle it in one transaction (in parts around one that fails) →
 /// acknowledge; and in between, what is due in the retry table. An outage of database or broker is
 /// nobody's attempt: deliveries are kept and tried again, without giving them back to the broker,
 /// which would count that as a redelivery.
