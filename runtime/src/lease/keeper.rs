@@ -32,8 +32,8 @@ impl<D: Database> Keeper<D> {
         let mut failures = 0;
         loop {
             returns.hear();
-            // As it was before the tick: a drain that begins in its middle gets a tick of its own, not
-            // one after the whole pause.
+            // As it was before the tick: a drain that begins in its middle gets a tick of its own,
+            // not one after the whole pause.
             let draining = life.is_draining();
             match self.tick(draining).await {
                 Ok(()) if failures > 0 => {
