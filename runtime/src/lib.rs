@@ -4,6 +4,9 @@
 //! effect on the receiving side happens once, however often it is delivered (the inbox). The words
 //! used here, one meaning each, and the guarantees with their tests stand in `docs/guarantees.md`
 //! beside this crate.
+//!
+//! What becomes of a message that fails, at either end, whose policy decides it, what an operator
+//! does, and every state between: [`dead_letter`].
 
 // Generated code names this crate `::posta`; inside the crate that name must resolve too.
 extern crate self as posta;

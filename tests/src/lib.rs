@@ -27,6 +27,8 @@ mod scheduled;
 #[cfg(test)]
 mod sqlite;
 #[cfg(test)]
+mod state_machine;
+#[cfg(test)]
 mod trace;
 #[cfg(test)]
 mod world;

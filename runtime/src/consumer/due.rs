@@ -106,6 +106,7 @@ impl<D: Database> Partition<D> {
 
     /// Tries a message that a process left behind, after having counted that one's death.
     async fn try_alone(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
+        let _turn = self.alone.lock().await;
         let consumer = &self.queue.consumer;
         let mut session = self.store.begin().await?;
         let claim = self

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
+
 use super::State;
 use super::announcement::Announcement;
 use super::handlers::Handlers;
@@ -48,6 +50,9 @@ pub(crate) struct Partition<D: Database> {
     pub(crate) unknown_type_grace: Duration,
     /// How much waits behind each key.
     pub(crate) held: HeldCounts,
+    /// The process's turn to run a message of which processes may have died: one at a time over all
+    /// partitions and consumers, since a death is counted against all that are.
+    pub(crate) alone: Arc<Mutex<()>>,
 }
 
 impl<D: Database> Partition<D> {

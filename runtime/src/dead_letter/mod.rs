@@ -19,6 +19,8 @@
 //! it runs there, before its successors; skipped or discarded, its key goes on without it
 //! ([`crate::store::RetryStore::unpark_held`]). What operators do, and in which transactions, stands
 //! in [`crate::operations`].
+//!
+#![doc = include_str!("../../docs/failure.md")]
 
 mod fingerprint;
 pub mod reason;

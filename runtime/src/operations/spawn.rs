@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use super::operator::Wiring;
 use super::posta::Running;
@@ -117,6 +117,7 @@ impl<D: Database> Parts<D> {
             begun: Wake::new(),
             payload_bytes_max: settings.payload_bytes_max,
         };
+        let alone: Arc<Mutex<()>> = Arc::default();
         for (consumer, declaration) in consumers.into_iter().zip(declarations) {
             let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
             boards.push(board.clone());
@@ -148,6 +149,7 @@ impl<D: Database> Parts<D> {
                 retry_look_interval: settings.poll_interval_max * RETRY_LOOK_POLLS,
                 unknown_type_grace: settings.unknown_type_grace,
                 held: HeldCounts::new(settings.held_max),
+                alone: alone.clone(),
             };
             for number in 0..partitions {
                 let partition = partition(number);

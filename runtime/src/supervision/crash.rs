@@ -2,12 +2,21 @@
 //! feature `crash-points` only.
 //!
 //! `POSTA_CRASH_AT=dispatch.published` aborts the process when that point is reached,
-//! `POSTA_CRASH_AT=dispatch.published:3` the third time.
+//! `POSTA_CRASH_AT=dispatch.published:3` the third time. A test that has several runtimes in one
+//! process says itself what is to happen at a point ([`at_crash_points`]).
 
 #[cfg(feature = "crash-points")]
 mod enabled {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    static HOOK: OnceLock<fn(&'static str)> = OnceLock::new();
+
+    /// Has a function called at every crash point of this process, on the thread that reaches it,
+    /// with the point's name. It may unwind, which ends the actor there. Only the first one counts.
+    pub fn at_crash_points(hook: fn(&'static str)) {
+        let _ = HOOK.set(hook);
+    }
 
     struct Plan {
         point: String,
@@ -30,7 +39,10 @@ mod enabled {
         .as_ref()
     }
 
-    pub(crate) fn reach(point: &str) {
+    pub(crate) fn reach(point: &'static str) {
+        if let Some(hook) = HOOK.get() {
+            hook(point);
+        }
         let Some(plan) = plan().filter(|plan| plan.point == point) else {
             return;
         };
@@ -42,10 +54,12 @@ mod enabled {
 }
 
 #[cfg(feature = "crash-points")]
+pub use enabled::at_crash_points;
+#[cfg(feature = "crash-points")]
 pub(crate) use enabled::reach;
 
 #[cfg(not(feature = "crash-points"))]
-pub(crate) fn reach(_point: &str) {}
+pub(crate) fn reach(_point: &'static str) {}
 
 /// Marks a boundary between two steps that a crash can fall into.
 macro_rules! crash_point {

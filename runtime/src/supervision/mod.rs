@@ -28,6 +28,8 @@ mod tests;
 mod wake;
 
 pub(crate) use child::{Body, ChildError, Life, error_chain};
+#[cfg(feature = "crash-points")]
+pub use crash::at_crash_points;
 pub(crate) use crash::crash_point;
 pub use phase::Phase;
 pub use registry::{ChildState, ChildStatus, Registry};

@@ -186,7 +186,9 @@ async fn a_message_that_cannot_be_decoded_is_set_aside_once_with_its_bytes<D: Te
         assert_eq!(letter.message_type.as_deref(), Some("test.numbered"));
         assert_eq!(letter.reason, "undecodable");
         assert!(
-            letter.error.starts_with("payload could not be decoded: "),
+            letter
+                .error
+                .starts_with("the payload could not be decoded: "),
             "{}",
             letter.error
         );

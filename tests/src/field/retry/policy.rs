@@ -22,6 +22,9 @@ on_every_combination!(
     a_message_type_brings_its_own_policy,
 );
 
+/// Longer than any test: a try whose lease is lost in the middle is none.
+const LONG: Duration = Duration::from_secs(60);
+
 /// F18: exactly as many tries as allowed; a replay gets as many again; the first try after the fix
 /// is through.
 async fn a_message_is_dead_after_its_last_try_and_again_after_a_replay<D: TestDatabase>(
@@ -31,8 +34,7 @@ async fn a_message_is_dead_after_its_last_try_and_again_after_a_replay<D: TestDa
     let store = world.store();
     let script = Script::one(0, 0, Act::Fail);
     let posta = three_tries(&world, &script)
-        // A try whose lease is lost in the middle is none.
-        .lease_ttl(Duration::from_secs(60))
+        .lease_ttl(LONG)
         .start()
         .await
         .expect("a service");
@@ -141,6 +143,7 @@ async fn a_failing_message_is_tried_at_its_pace_however_many_processes_there_are
     let mut runtimes = Vec::new();
     for _ in 0..4 {
         let runtime = builder(&world)
+            .lease_ttl(LONG)
             .consumer(scripted_consumer::<D>(&script).retry(quick_retry()))
             .start()
             .await
@@ -188,6 +191,7 @@ async fn a_message_type_brings_its_own_policy<D: TestDatabase>(broker: BrokerKin
     let store = world.store();
     let (calls, others) = (Calls::default(), Calls::default());
     let posta = builder(&world)
+        .lease_ttl(LONG)
         .consumer(
             Consumer::named("by_attribute")
                 .retry(quick_retry().attempts_max(7))
@@ -215,7 +219,6 @@ async fn a_message_type_brings_its_own_policy<D: TestDatabase>(broker: BrokerKin
         .expect("a transaction");
     let letters = until_letters::<D>(&store, 2).await;
     posta.stop().await.expect("a drain");
-    // Each message is tried once more where it was in a batch first; there is one of it here.
     assert_eq!((calls.count(), others.count()), (2, 4));
     for letter in letters {
         let by_builder = letter.attempts == 4;
