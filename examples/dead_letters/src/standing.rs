@@ -67,7 +67,8 @@ impl fmt::Display for Standing {
         for account in &self.accounts {
             write!(f, "{:>12}", account.name)?;
         }
-        let counts: [(&str, fn(&Account) -> i64); 10] = [
+        type Count = fn(&Account) -> i64;
+        let counts: [(&str, Count); 10] = [
             ("received", |account| account.received),
             ("booked", |account| account.booked),
             ("on its way", Account::on_its_way),

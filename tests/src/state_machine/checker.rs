@@ -95,7 +95,7 @@ fn in_order(model: &Model, found: &Snapshot) -> Vec<String> {
         for sent in order.into_iter().filter(|sent| !sent.cancelled) {
             if let Some(effect) = effect_of(sent) {
                 for earlier in &before {
-                    if !effect_of(earlier).is_some_and(|it| it.position < effect.position) {
+                    if effect_of(earlier).is_none_or(|it| it.position >= effect.position) {
                         broken.push(format!(
                             "{consumer}, key {key}: {} took effect before {}",
                             name(model, &sent.id),

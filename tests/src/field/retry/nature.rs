@@ -132,7 +132,7 @@ async fn a_panic_is_a_failed_try_of_its_own_message_only<D: TestDatabase>(broker
     let effects = effects_of::<D>(&store, EFFECTS).await;
     let first: Vec<_> = effects
         .into_iter()
-        .filter(|it| it.key.len() == 2 && it.key < "k6".to_owned())
+        .filter(|it| it.key.len() == 2 && it.key.as_str() < "k6")
         .collect();
     assert_eq!(judge(&first, &of_keys), Verdict::default());
 }
