@@ -2,7 +2,7 @@
 //! against a run without failures?
 //!
 //! ```text
-//! cargo bench -p posta-tests --bench failing_keys [-- --messages 40 --rounds 5 --only sqlite]
+//! cargo bench -p posta-tests --bench failing_keys [-- --messages 50 --rounds 5 --only sqlite]
 //! ```
 //!
 //! On PostgreSQL with RabbitMQ, from the variables that `tests/run` sets (without them it fails),
@@ -15,11 +15,7 @@
 //! theirs waits in order, and runs in order after the fix. It fails if that does not hold, or if the
 //! ratio of the medians is below 0.9. Ratios mean something on a machine that does nothing else.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the tests' harness, of which this uses a part"
-)]
+#![allow(unused, reason = "the tests' harness, of which this uses a part")]
 
 #[path = "../src/harness/mod.rs"]
 mod harness;
@@ -31,7 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use posta::retry::RetryPolicy;
 use posta::store::{RetryStore, Store};
 use posta::{Builder, Consumer, Data, Failure, Message, Posta, Tx};
 use serde::{Deserialize, Serialize};
@@ -103,7 +98,7 @@ async fn main() -> ExitCode {
 impl Plan {
     fn from_arguments() -> Self {
         let mut plan = Self {
-            messages: 50,
+            messages: 100,
             rounds: 3,
             only: None,
         };
@@ -190,12 +185,8 @@ fn service_of<D: TestDatabase>(world: &World<D>) -> Builder<D> {
 }
 
 async fn service<D: TestDatabase>(world: &World<D>, bug: &Bug) -> Posta<D> {
-    // More tries than by default within the run: the longest pause is short.
-    let policy = RetryPolicy::default()
-        .attempts_max(1_000)
-        .backoff(Duration::from_secs(1), Duration::from_secs(2));
+    // By the default policy: the heads are tried again and again during the run.
     let consumer = Consumer::named(CONSUMER)
-        .retry(policy)
         .data(bug.clone())
         .handle_with::<Numbered, _>(finish::<D>);
     let posta = service_of(world).consumer(consumer).start().await;

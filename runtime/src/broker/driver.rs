@@ -49,10 +49,13 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     fn subscribe_dead<'a>(
         &'a self,
         _consumer: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Box<dyn Subscription<D>>>, BrokerError>> {
+    ) -> BoxFuture<'a, Result<MaybeSubscription<D>, BrokerError>> {
         Box::pin(async { Ok(None) })
     }
 }
+
+/// A subscription, if there is anything to subscribe to.
+pub type MaybeSubscription<D> = Option<Box<dyn Subscription<D>>>;
 
 /// What became of one message of a wave.
 #[derive(Clone, Debug, PartialEq, Eq)]

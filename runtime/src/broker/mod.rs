@@ -25,6 +25,8 @@ pub use broker::Broker;
 pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
 pub(crate) use declaration::Declaration;
-pub use driver::{BrokerDriver, Delivery, DeliveryTag, PublishOutcome, Publisher, Subscription};
+pub use driver::{
+    BrokerDriver, Delivery, DeliveryTag, MaybeSubscription, PublishOutcome, Publisher, Subscription,
+};
 pub use error::{BrokerError, BrokerErrorKind};
 pub use topology::{PartitionQueue, Topology};

@@ -7,6 +7,7 @@ use super::call::{no_handler, undo};
 use super::disturbance::{Interruption, Trouble, patiently};
 use super::overflow::Overflow;
 use super::partition::Partition;
+use super::parts::Parts;
 use crate::broker::{BrokerError, Delivery, DeliveryTag, Subscription};
 use crate::dead_letter::Reason;
 use crate::message::{MessageId, OrderingKey};
@@ -53,31 +54,43 @@ impl Open {
 }
 
 impl<D: Database> Partition<D> {
-    /// Handles deliveries together in one transaction; if a handler fails, one by one, each in its
-    /// own.
+    /// Handles deliveries together in one transaction. If one fails, those before it are handled
+    /// again without it, then it alone, then what comes after it: a failure costs its own batch a few
+    /// transactions, not one for each message.
+    ///
+    /// With others in its transaction a message has not failed for itself yet: what they did may be
+    /// what it failed of.
     pub(super) async fn handle(
         &self,
         fence: &Fence,
         subscription: &mut dyn Subscription<D>,
         deliveries: &[Delivery],
     ) -> Result<Handled, Interruption> {
-        let mut failed = match self
-            .handle_together(fence, subscription, deliveries, 1)
-            .await?
-        {
-            Ok(handled) => return Ok(handled),
-            // Alone, it has failed for itself; with others it is not known which of them did.
-            Err(error) => (deliveries.len() == 1).then_some(error),
-        };
-        let mut soonest = None;
-        for delivery in deliveries {
-            match self
-                .handle_alone(fence, subscription, delivery, failed.take())
-                .await?
-            {
+        let (mut soonest, mut rest) = (None, deliveries);
+        let mut parts = Parts::All;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(parts.next(rest.len()));
+            // Of a failure that is nobody's in particular, half of them may be free.
+            let mut failed = part.len() / 2;
+            let handled = self
+                .handle_together(fence, subscription, part, 1, &mut failed)
+                .await?;
+            let handled = match (handled, part) {
+                (Ok(handled), _) => handled,
+                (Err(error), [alone]) => {
+                    self.handle_alone(fence, subscription, alone, Some(error))
+                        .await?
+                }
+                (Err(_), _) => {
+                    parts = Parts::around(failed);
+                    continue;
+                }
+            };
+            match handled {
                 Handled::Committed { next_retry } => soonest = earlier(soonest, next_retry),
                 stopped => return Ok(stopped),
             }
+            rest = after;
         }
         Ok(Handled::Committed {
             next_retry: soonest,
@@ -85,16 +98,19 @@ impl<D: Database> Partition<D> {
     }
 
     /// Handles deliveries in one transaction, patient with the database; the inner error is a
-    /// handler's failure, and nothing has changed.
+    /// handler's failure, and nothing has changed. If it is one delivery's, `failed` says whose.
     pub(super) async fn handle_together(
         &self,
         fence: &Fence,
         subscription: &mut dyn Subscription<D>,
         deliveries: &[Delivery],
         attempt: u32,
+        failed: &mut usize,
     ) -> Result<Result<Handled, HandleError>, Interruption> {
+        let nobodys = *failed;
         patiently::<D, _>(async || {
-            self.handle_once(fence, subscription, deliveries, attempt)
+            *failed = nobodys;
+            self.handle_once(fence, subscription, deliveries, attempt, failed)
                 .await
         })
         .await
@@ -106,6 +122,7 @@ impl<D: Database> Partition<D> {
         subscription: &mut dyn Subscription<D>,
         deliveries: &[Delivery],
         attempt: u32,
+        failed: &mut usize,
     ) -> Result<Handled, Trouble> {
         let mut session = self.store.begin().await?;
         let mut open = match self.admit(&mut session, fence, deliveries).await? {
@@ -121,9 +138,10 @@ impl<D: Database> Partition<D> {
             return Ok(Handled::Overflow(overflow));
         }
         let mut tx = Tx::new(&mut *session, &self.outbox, Context::default());
-        for delivery in deliveries {
+        for (index, delivery) in deliveries.iter().enumerate() {
             let handled = self.handle_one(&mut tx, delivery, attempt, &mut open).await;
             if let Err(error) = handled {
+                *failed = index;
                 undo::<D>(session, &error).await;
                 return Err(Trouble::Handler(error));
             }

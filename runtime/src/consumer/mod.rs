@@ -30,7 +30,7 @@
 //!
 //! | edge | when | function |
 //! |---|---|---|
-//! | 1 | its handler succeeds, in a batch, or alone after a failure of the batch; tries at once among it | `handle_together`, `handle_alone` |
+//! | 1 | its handler succeeds, in a batch, or alone after it has failed in one; tries at once among it | `handle_together`, `handle_alone` |
 //! | 2 | its handler failed, by its policy; or no handler is here yet | `settle_failed`, `handle_one` |
 //! | 2 | processes may have died of it | `move_suspects` |
 //! | 3 | its key is on hold | `handle_one` |
@@ -78,6 +78,7 @@ mod handlers;
 mod intake;
 mod overflow;
 mod partition;
+mod parts;
 mod single;
 mod successors;
 mod suspects;

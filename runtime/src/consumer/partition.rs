@@ -22,7 +22,7 @@ pub(super) const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Reads one partition of a consumer and handles its messages: the body of a partition actor.
 ///
 /// It idles until this process holds the partition's lease. Then, each step one function: subscribe
-/// → receive what is ready → handle it in one transaction (one by one after a failure) →
+/// → receive what is ready → handle it in one transaction (in parts around one that fails) →
 /// acknowledge; and in between, what is due in the retry table. An outage of database or broker is
 /// nobody's attempt: deliveries are kept and tried again, without giving them back to the broker,
 /// which would count that as a redelivery.
@@ -63,11 +63,9 @@ impl<D: Database> Partition<D> {
         while !life.is_draining() {
             changes.hear();
             let Some(lease) = self.board.use_lease(self.queue.number) else {
-                if failures > 0 {
-                    // Whatever was missing, it is missing to the lease's owner now.
-                    failures = 0;
-                    life.recovered();
-                }
+                // Whatever was missing, it is missing to the lease's owner now.
+                failures = 0;
+                life.recovered();
                 tokio::select! {
                     () = changes.called() => {}
                     () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}

@@ -26,7 +26,7 @@ impl<D: Database> Partition<D> {
             let tried = match failed.take() {
                 Some(error) => Err(error),
                 None => {
-                    self.handle_together(fence, subscription, one, attempt)
+                    self.handle_together(fence, subscription, one, attempt, &mut 0)
                         .await?
                 }
             };

@@ -387,4 +387,25 @@ mod tests {
         drop(two);
         assert_eq!(board.shrink_to(1), [grant(2, 1)]);
     }
+
+    #[test]
+    fn a_lease_that_was_deserted_is_suspicious_until_it_is_trusted_or_anothers_epoch() {
+        let board = board();
+        board.note_takeovers(&[grant(0, 3)]);
+        assert!(board.use_lease(0).is_none(), "nothing is granted yet");
+        board.set(&[grant(0, 3), grant(1, 1)], later());
+        let (zero, one) = (board.use_lease(0).unwrap(), board.use_lease(1).unwrap());
+        assert!(zero.is_taken_over() && !one.is_taken_over());
+        drop(zero);
+        let again = board.use_lease(0).unwrap();
+        assert!(again.is_taken_over());
+        again.trust();
+        assert!(!again.is_taken_over());
+        drop(again);
+        board.note_takeovers(&[grant(0, 5)]);
+        board.set(&[grant(0, 6), grant(1, 1)], later());
+        assert!(!board.use_lease(0).unwrap().is_taken_over());
+        assert_eq!(board.fence(0).unwrap().grant, grant(0, 6));
+        assert!(board.fence(2).is_none());
+    }
 }

@@ -32,7 +32,10 @@ impl<D: Database> Keeper<D> {
         let mut failures = 0;
         loop {
             returns.hear();
-            match self.tick(life.is_draining()).await {
+            // As it was before the tick: a drain that begins in its middle gets a tick of its own,
+            // not one after the whole pause.
+            let draining = life.is_draining();
+            match self.tick(draining).await {
                 Ok(()) if failures > 0 => {
                     failures = 0;
                     life.recovered();
@@ -47,7 +50,7 @@ impl<D: Database> Keeper<D> {
                 }
                 Err(error) => return Err(error.into()),
             }
-            if life.is_draining() && self.board.is_idle() {
+            if draining && self.board.is_idle() {
                 return Ok(());
             }
             let pause = tokio::time::sleep(self.ttl / TICKS_PER_TTL);
@@ -55,7 +58,7 @@ impl<D: Database> Keeper<D> {
                 () = pause => {}
                 // A use that ends is news only while something is to be given back.
                 () = returns.called(), if self.board.has_unkept() => {}
-                () = life.draining(), if !life.is_draining() => {}
+                () = life.draining(), if !draining => {}
             }
         }
     }

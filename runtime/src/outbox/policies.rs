@@ -17,7 +17,6 @@ pub struct DispatchPolicies {
 
 impl DispatchPolicies {
     /// The policy of a message type; of all of them for a message that does not say its type.
-    #[must_use]
     pub fn of(&self, message_type: Option<&str>) -> &DispatchPolicy {
         message_type
             .and_then(|message_type| self.by_type.get(message_type))

@@ -78,10 +78,6 @@ fn file_of(url: &str) -> std::path::PathBuf {
         .into()
 }
 
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "sqlite")),
-    expect(dead_code, reason = "there is no database to run on")
-)]
 async fn run_on<D: Database>(flags: &Flags, url: &str, tables: Tables) -> Result<String, Failed> {
     let connect = Connect {
         tables,

@@ -28,6 +28,7 @@ pub(crate) enum Failed {
     /// Nothing matched.
     Nothing(&'static str),
     /// The database's file is not there; only `migrate` makes one.
+    #[cfg(feature = "sqlite")]
     NoFile(String),
     /// The database did not do it.
     Store(StoreError),
@@ -45,6 +46,7 @@ impl Failed {
             Self::Usage(_) => 2,
             Self::NotConfirmed => 3,
             Self::Nothing(_) => 4,
+            #[cfg(feature = "sqlite")]
             Self::NoFile(_) => 5,
             Self::Store(error) => of_store(error),
             Self::Operator(OperatorError::Store(error)) => of_store(error),
@@ -66,6 +68,7 @@ impl Failed {
                 "not confirmed, so nothing was changed; repeat it with --yes".to_owned()
             }
             Self::Nothing(text) => (*text).to_owned(),
+            #[cfg(feature = "sqlite")]
             Self::NoFile(file) => {
                 format!("there is no database {file:?}; `posta migrate` makes one")
             }

@@ -4,6 +4,9 @@
 //! needs: flags, tables of at most 100 columns, `--json`, a dry run before every change, and exit
 //! codes that a script can go by ([`exit`]).
 
+#[cfg(not(any(feature = "postgres", feature = "sqlite")))]
+compile_error!("`posta` needs a database: choose the feature `sqlite` or `postgres` beside `cli`");
+
 mod command;
 mod confirm;
 mod database;

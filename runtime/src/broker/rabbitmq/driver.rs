@@ -8,8 +8,8 @@ use super::reactor::Reactor;
 use super::slot::ConnectionSlot;
 use super::{QueueState, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
 use crate::broker::{
-    BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, PartitionQueue, Publisher,
-    Subscription, Topology,
+    BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, MaybeSubscription, PartitionQueue,
+    Publisher, Subscription, Topology,
 };
 use crate::store::Database;
 
@@ -209,7 +209,7 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
     fn subscribe_dead<'a>(
         &'a self,
         consumer: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Box<dyn Subscription<D>>>, BrokerError>> {
+    ) -> BoxFuture<'a, Result<MaybeSubscription<D>, BrokerError>> {
         Box::pin(async move {
             let subscription = self.subscribe_to_dead(consumer).await?;
             Ok(Some(Box::new(subscription) as Box<dyn Subscription<D>>))

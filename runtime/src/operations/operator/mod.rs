@@ -20,6 +20,10 @@
 //! **Lock order.** Letters before rows of the retry table and the outbox. A partition that handles
 //! a replayed message holds its retry row first and then writes the letter; operators never touch
 //! rows of letters that are on their way, so the two cannot wait for each other in a circle.
+//!
+//! # The command line
+//!
+#![doc = include_str!("../../../docs/operating.md")]
 
 mod act;
 mod check;

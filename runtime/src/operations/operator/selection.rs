@@ -83,7 +83,9 @@ impl LetterFilter {
 
 /// A text of at most 400 bytes, cut between characters.
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(400)]
+    let end = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = end.take_while(|end| *end <= 400).last().unwrap_or(0);
+    &text[..end]
 }
 
 /// A time in UTC, as RFC 3339 has it.

@@ -6,9 +6,8 @@ use crate::exit::Failed;
 use crate::flags::{GroupsFlags, ListFlags, ShowFlags};
 use crate::moment::{minutes, seconds, span};
 use crate::print::fields::Fields;
-use crate::print::table::{number, table, text, whole};
-use crate::print::text::{cut, printable};
-use crate::print::{COLUMNS, json, or_dash, origin, payload};
+use crate::print::table::{noted, number, table, text, whole};
+use crate::print::{json, or_dash, origin, payload};
 
 const NOTHING: &str = "no dead letter is in the selection";
 
@@ -41,7 +40,7 @@ pub(crate) async fn list<D: Database>(
     Ok(answer)
 }
 
-/// Letters as a table.
+/// Letters as a table, each with its error below it.
 pub(crate) fn rows(letters: &[DeadLetter]) -> String {
     let states = letters
         .iter()
@@ -63,8 +62,8 @@ pub(crate) fn rows(letters: &[DeadLetter]) -> String {
                     true => format!("+{}", letter.successors),
                     false => "-".to_owned(),
                 },
+                letter.attempts.to_string(),
                 what,
-                letter.error.clone(),
             ]
         })
         .collect();
@@ -75,10 +74,11 @@ pub(crate) fn rows(letters: &[DeadLetter]) -> String {
         text("type", 10),
         text("key", 6),
         number("parked"),
+        number("tries"),
         text(if states { "kind, state" } else { "kind" }, 11),
-        text("error", 8),
     ];
-    table(&columns, &rows)
+    let notes: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
+    noted(&columns, &rows, &notes)
 }
 
 /// Counts letters that are alike.
@@ -118,19 +118,11 @@ pub(crate) async fn groups<D: Database>(
         text("type", 12),
         text("kind", 11),
     ];
-    // Each group's fingerprint stands whole below its line, where it has room.
-    let table = table(&columns, &rows);
-    let mut answer = String::new();
-    for (index, line) in table.lines().enumerate() {
-        answer.push_str(line);
-        answer.push('\n');
-        if let Some(group) = index.checked_sub(1).and_then(|index| groups.get(index)) {
-            let fingerprint = format!("         {}", printable(&group.fingerprint));
-            answer.push_str(&cut(&fingerprint, COLUMNS));
-            answer.push('\n');
-        }
-    }
-    Ok(answer)
+    let notes: Vec<&str> = groups
+        .iter()
+        .map(|group| group.fingerprint.as_str())
+        .collect();
+    Ok(noted(&columns, &rows, &notes))
 }
 
 /// Shows one letter, or writes a payload.

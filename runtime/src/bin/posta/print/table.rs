@@ -3,6 +3,8 @@ use super::text::{cut, printable, width};
 
 /// The gap between two columns.
 const GAP: usize = 2;
+/// What stands before a note.
+const NOTE: &str = "        ";
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,21 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
         text.push_str(&line(columns, &widths, row));
         text.push('\n');
     }
+    text
+}
+
+/// A table with a note below each row, where it has room.
+pub(crate) fn noted(columns: &[Column], rows: &[Vec<String>], notes: &[&str]) -> String {
+    let mut lines = table(columns, rows)
+        .lines()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    for (line, note) in lines.iter_mut().skip(1).zip(notes) {
+        let note = format!("{NOTE}{}", printable(note));
+        *line = format!("{line}\n{}", cut(note.trim_end(), COLUMNS));
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
     text
 }
 
