@@ -122,10 +122,10 @@ fn in_order(model: &Model, found: &Snapshot) -> Vec<String> {
 
 /// Whether a key went on without this message, at dispatch or at the consumer.
 fn was_let_go(found: &Snapshot, sent: &Sent, consumer: &str) -> bool {
-    let letters = found.letters.iter().filter(|letter| {
+    let mut letters = found.letters.iter().filter(|letter| {
         letter.id == sent.id && (letter.consumer.is_empty() || letter.consumer == consumer)
     });
-    letters.into_iter().any(|letter| {
+    letters.any(|letter| {
         let actions: Vec<String> = found
             .actions
             .iter()

@@ -12,7 +12,7 @@ use super::command::{Command, KEYS};
 use super::model::{Model, Sent};
 use super::process::Process;
 use super::service::{Content, Faults, create_table, envelope, plain};
-use super::tables::{Snapshot, snapshot};
+use super::tables::{Snapshot, details, snapshot};
 use crate::harness;
 use crate::world::effects::rows;
 use crate::world::{BrokerKind, TestDatabase, World, until};
@@ -427,7 +427,9 @@ where
             }
             if started.elapsed() > PATIENCE {
                 let title = format!("not at rest after {PATIENCE:?}");
-                return Err(report(&title, &restless, &found));
+                let mut wrong = restless;
+                wrong.extend(details::<D>(&self.store).await);
+                return Err(report(&title, &wrong, &found));
             }
             actix_rt::time::sleep(Duration::from_millis(20)).await;
         }

@@ -74,6 +74,42 @@ where
     snapshot
 }
 
+/// What else there is to know when something does not go on: the retry table and the leases of
+/// partitions, with times and owners.
+pub(super) async fn details<D>(store: &D::Store) -> Vec<String>
+where
+    D: TestDatabase + harness::database::TestDatabase,
+{
+    let (now, owner) = match D::KIND {
+        "sqlite" => (
+            "CAST(CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) AS text)",
+            ["lower(hex(claimed_by))", "lower(hex(owner))"],
+        ),
+        _ => (
+            "CAST(clock_timestamp() AS text)",
+            ["CAST(claimed_by AS text)", "CAST(owner AS text)"],
+        ),
+    };
+    let table = |noun| <D as harness::database::TestDatabase>::table(store.tables(), noun);
+    let [claimed_by, owner] = owner;
+    let sql = format!(
+        "SELECT 'now ' || {now} AS value UNION ALL \
+         SELECT 'retry ' || CAST(position AS text) || ', slot ' || CAST(slot AS text) || \
+         ', attempts ' || CAST(attempts AS text) || ', deaths ' || CAST(deaths AS text) || \
+         ', due ' || COALESCE(CAST(due_at AS text), '-') || ', claimed by ' || \
+         COALESCE({claimed_by}, '-') || ', ' || COALESCE(last_error, '') FROM {} UNION ALL \
+         SELECT resource || ' ' || CAST(number AS text) || ', owner ' || COALESCE({owner}, '-') || \
+         ', epoch ' || CAST(epoch AS text) || ', until ' || \
+         COALESCE(CAST(expires_at AS text), '-') FROM {} WHERE resource LIKE 'consumer%'",
+        table("retry"),
+        table("lease"),
+    );
+    let mut session = store.begin_read().await.expect("a transaction");
+    let lines = <D as harness::database::TestDatabase>::texts(&mut session, &sql).await;
+    session.rollback().await;
+    lines.into_iter().flatten().collect()
+}
+
 /// One line a row: table, consumer, message id, key, number, whether parked, letter, and the rest,
 /// apart by `|`, which is in none of them.
 fn statement<D>(store: &D::Store) -> String
