@@ -16,8 +16,9 @@ use crate::telemetry::Processed;
 /// How many messages of the retry table are looked at together.
 const DUE_BATCH: usize = 100;
 
-/// So many processes may die of a message, as far as is known, before it is set aside.
-const DEATHS_MAX: u32 = 3;
+/// So many processes may die of a message, one after another and as far as is known, before it is
+/// set aside. Not fewer: whoever loses its lease in the middle of a run looks dead, alive as it is.
+const DEATHS_MAX: u32 = 5;
 
 /// What became of the messages that were due.
 pub(super) enum DueRun {

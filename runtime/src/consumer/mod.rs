@@ -37,7 +37,7 @@
 //! | 4 | it is malformed or cannot be decoded; its tries are used up at once, or it is permanent | `handle_one`, `settle_failed` |
 //! | 5 | its time has come and its handler succeeds | `try_once` |
 //! | 6 | its handler fails again, or there is still none | `postpone` |
-//! | 7 | its tries are used up, it is permanent, its grace without a handler is over, three processes died of it | `set_aside` |
+//! | 7 | its tries are used up, it is permanent, its grace without a handler is over, five processes died of it | `set_aside` |
 //! | 8 | the head of its key is through: together with others, or due for itself | `run_successors`, `try_once` |
 //! | 9 | the broker delivered it too often | `DeadQueue::bury` |
 //! | 10 | an operator replays it | [`crate::operations`] |

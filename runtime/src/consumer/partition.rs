@@ -68,7 +68,7 @@ impl<D: Database> Partition<D> {
                 life.recovered();
                 tokio::select! {
                     () = changes.called() => {}
-                    () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => {}
+                    () = self.idle() => {}
                     () = life.draining() => {}
                 }
                 continue;
@@ -89,9 +89,13 @@ impl<D: Database> Partition<D> {
             self.held.forget();
             let consumed = self.consume(&life, &lease, subscription.as_mut()).await;
             subscription.close().await;
+            self.unclaim().await;
             match consumed {
-                Ok(End::GivenUp) => self.unclaim().await,
-                Ok(End::Overflow(overflow)) => self.wait_for_relief(&life, &lease, &overflow).await,
+                Ok(End::GivenUp) => {}
+                Ok(End::Overflow(overflow)) => {
+                    self.wait_for_relief(&life, &lease, &overflow).await;
+                    self.unclaim().await;
+                }
                 Err(error) => {
                     drop(lease);
                     self.declaration.forget().await;
@@ -101,6 +105,18 @@ impl<D: Database> Partition<D> {
             }
         }
         Ok(())
+    }
+
+    /// Waits a little for a lease. Meanwhile one of the actors sees to it that the broker knows what
+    /// this process consumes: it may be the first of a new version, and without a partition yet.
+    async fn idle(&self) {
+        if self.queue.number == 0
+            && !*self.declaration.done().borrow()
+            && let Err(error) = self.declaration.ensure().await
+        {
+            tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
+        }
+        tokio::time::sleep(LEASE_LOOK_INTERVAL).await;
     }
 
     /// Ends the claims on messages of the retry table that this tenure did not get to: who takes the

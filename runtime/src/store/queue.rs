@@ -19,7 +19,9 @@ pub struct QueueRow {
 /// and `queue` (one row per consumer and message). Routing and acknowledging are statements in the
 /// transactions of others.
 pub trait QueueStore {
-    /// Records that a consumer takes these message types and no others. Queued messages stay.
+    /// Records that a consumer takes these message types. What it took before it goes on taking: in a
+    /// rolling deployment processes of two versions share a consumer, and each knows types that the
+    /// other does not. A type that no version handles any more is taken out of `subscription` by hand.
     fn subscribe(
         &self,
         connection: &mut ConnectionOf<Self>,

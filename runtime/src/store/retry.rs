@@ -191,7 +191,8 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// Counts a failed try, sets the time of the next, and ends the claim. `false` if the row is
+    /// Counts a failed try, sets the time of the next, and ends the claim; the process outlived it,
+    /// so deaths count anew. `false` if the row is
     /// gone or the fence is stale.
     fn postpone(
         &self,

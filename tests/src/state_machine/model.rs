@@ -65,7 +65,7 @@ pub(super) struct Model {
 }
 
 /// So many processes must have left a message behind before it counts as what they died of.
-const DEATHS_MAX: usize = 3;
+const DEATHS_MAX: usize = 5;
 
 impl Model {
     /// The messages of each key in the order in which they must take effect, and who takes them.

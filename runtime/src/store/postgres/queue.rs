@@ -11,9 +11,6 @@ use crate::message::MessageType;
 use crate::store::{QueueRow, QueueStore, RowId, StoreError};
 
 statements!(QueueTexts {
-    unsubscribe = "
-DELETE FROM {posta}subscription WHERE consumer = $1 AND message_type <> ALL ($2::text[])";
-
     subscribe = "
 INSERT INTO {posta}subscription (message_type, consumer)
 SELECT t, $1 FROM unnest($2::text[]) AS t ORDER BY t
@@ -69,16 +66,11 @@ impl QueueStore for PostgresStore {
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "subscribe a consumer";
         let types: Vec<&str> = types.iter().map(MessageType::as_str).collect();
-        for text in [
-            &self.texts().queue.unsubscribe,
-            &self.texts().queue.subscribe,
-        ] {
-            Statement::new(text)
-                .bind::<Text, _>(consumer)
-                .bind::<Array<Text>, _>(types.clone())
-                .run(connection, OPERATION)
-                .await?;
-        }
+        Statement::new(&self.texts().queue.subscribe)
+            .bind::<Text, _>(consumer)
+            .bind::<Array<Text>, _>(types)
+            .run(connection, OPERATION)
+            .await?;
         Ok(())
     }
 

@@ -19,8 +19,6 @@ impl QueueStore for SqliteStore {
         types: &[MessageType],
     ) -> Result<(), StoreError> {
         let known = self.sql("SELECT message_type FROM {posta}subscription WHERE consumer = ?");
-        let drop_one =
-            self.sql("DELETE FROM {posta}subscription WHERE message_type = ? AND consumer = ?");
         let add = self.sql(
             "INSERT INTO {posta}subscription (message_type, consumer) VALUES (?, ?)
              ON CONFLICT DO NOTHING",
@@ -37,12 +35,6 @@ impl QueueStore for SqliteStore {
                 .rows::<diesel::sql_types::Text, String>(connection)?
                 .into_iter()
                 .collect();
-            for gone in known.difference(&types) {
-                drop_one
-                    .bind(gone.as_str())
-                    .bind(consumer.as_str())
-                    .execute(connection)?;
-            }
             for new in types.difference(&known) {
                 add.bind(new.as_str())
                     .bind(consumer.as_str())

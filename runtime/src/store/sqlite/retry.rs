@@ -252,7 +252,7 @@ impl RetryStore for SqliteStore {
     ) -> Result<bool, StoreError> {
         let postpone = self
             .sql(
-                "UPDATE {posta}retry SET attempts = attempts + 1, last_error = ?, due_at = {now} + ?, claimed_by = NULL,
+                "UPDATE {posta}retry SET attempts = attempts + 1, last_error = ?, due_at = {now} + ?, claimed_by = NULL, deaths = 0,
                      failed_at = COALESCE(failed_at, {now})
                  WHERE position = ? AND consumer = ? AND parked = 0",
             )

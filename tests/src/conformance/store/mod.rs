@@ -74,7 +74,7 @@ macro_rules! suite {
                 removed_rows_leave_no_trace
             }
             queue {
-                a_subscription_replaces_the_one_before
+                a_subscription_adds_to_the_one_before
                 subscriptions_of_others_stay
                 rows_go_to_each_consumer_that_takes_their_type
                 rows_that_nobody_takes_are_not_reported_as_routed

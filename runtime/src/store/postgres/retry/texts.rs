@@ -150,7 +150,7 @@ WHERE r.position = next.position AND NOT r.parked";
 UPDATE {posta}retry
 SET attempts = least(attempts, 2147483646) + 1, last_error = $7,
     due_at = statement_timestamp() + $8 * interval '1 microsecond',
-    failed_at = coalesce(failed_at, statement_timestamp()), claimed_by = NULL
+    failed_at = coalesce(failed_at, statement_timestamp()), claimed_by = NULL, deaths = 0
 WHERE position = $1 AND consumer = $2 AND NOT parked AND ", owned!());
 
     park = concat!("
@@ -162,7 +162,7 @@ WHERE position = $1 AND consumer = $2 AND NOT parked AND ", owned!());
     readmit_place = "
 UPDATE {posta}retry
 SET parked = false, due_at = statement_timestamp(), attempts = 0, deaths = 0, last_error = NULL, failed_at = NULL,
-    message_type = $3, version = $4, headers = $5::jsonb, content_type = $6, payload = $7,
+    held_at = statement_timestamp(), message_type = $3, version = $4, headers = $5::jsonb, content_type = $6, payload = $7,
     enqueued_at = coalesce($8, enqueued_at)
 WHERE consumer = $1 AND dead_letter = $2 AND parked";
 
