@@ -85,7 +85,11 @@ impl Place<'_> {
         let look = self.run(self.dead_letters(&["look"]));
         assert!(!look.status.success(), "something is dead");
         let list = self.posta(&["dead-letters", "list"]);
-        assert_eq!(list.lines().count(), 2, "a heading and one letter: {list}");
+        assert_eq!(
+            list.lines().count(),
+            3,
+            "a heading, one letter, its error: {list}"
+        );
         let columns: Vec<&str> = list
             .lines()
             .nth(1)
