@@ -16,6 +16,9 @@ use crate::telemetry::Processed;
 /// How many messages of the retry table are looked at together.
 const DUE_BATCH: usize = 100;
 
+/// Until a partition asks again for the turn to run something alone.
+const ALONE_PAUSE: Duration = Duration::from_millis(100);
+
 /// So many processes may die of a message, one after another and as far as is known, before it is
 /// set aside. Not fewer: whoever loses its lease in the middle of a run looks dead, alive as it is.
 const DEATHS_MAX: u32 = 5;
@@ -100,14 +103,18 @@ impl<D: Database> Partition<D> {
             if !go_on() {
                 return Ok(DueRun::Done(Some(Duration::ZERO)));
             }
+            // While another partition's turn lasts, this one goes on with other things.
+            let Ok(_turn) = self.alone.try_lock() else {
+                return Ok(DueRun::Done(Some(ALONE_PAUSE)));
+            };
             self.try_alone(fence, row).await?;
         }
         Ok(DueRun::Done(Some(Duration::ZERO)))
     }
 
-    /// Tries a message that a process left behind, after having counted that one's death.
+    /// Tries a message that a process left behind, after having counted that one's death. The caller
+    /// has the process's turn for it.
     async fn try_alone(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
-        let _turn = self.alone.lock().await;
         let consumer = &self.queue.consumer;
         let mut session = self.store.begin().await?;
         let claim = self
