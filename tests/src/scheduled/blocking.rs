@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use diesel::Connection;
+use diesel::connection::SimpleConnection as _;
 use posta::outbox::EnqueueError;
 use posta::outbox::blocking::{BlockingDatabase, BlockingOutbox};
 use posta::{Outbox, Postgres, Sqlite};
@@ -57,7 +58,11 @@ async fn it_works_on_a_blocking_connection<D: TestDatabase + BlockingDatabase>(
 async fn it_works_on_a_blocking_connection_to_sqlite() {
     it_works_on_a_blocking_connection::<Sqlite>(|url| {
         let path = url.trim_start_matches("sqlite://");
-        diesel::SqliteConnection::establish(path).expect("the file is there")
+        let mut connection = diesel::SqliteConnection::establish(path).expect("the file is there");
+        // As any application with more than one writer has it.
+        let waits = connection.batch_execute("PRAGMA busy_timeout = 30000");
+        waits.expect("a pragma");
+        connection
     })
     .await;
 }
