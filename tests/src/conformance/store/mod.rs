@@ -75,7 +75,7 @@ macro_rules! suite {
             }
             queue {
                 a_subscription_adds_to_the_one_before
-                subscriptions_of_others_stay
+                a_subscription_is_its_consumers_own
                 rows_go_to_each_consumer_that_takes_their_type
                 rows_that_nobody_takes_are_not_reported_as_routed
                 rows_are_queued_in_the_order_given
