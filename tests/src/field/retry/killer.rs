@@ -48,7 +48,7 @@ async fn what_kills_its_process_is_set_aside_and_its_neighbours_are_handled<D: T
     }
     let letter = until_letters::<D>(&store, 1).await.remove(0);
     assert_eq!(letter.reason, "killed_process");
-    assert_eq!(letter.error, "3 processes died while they ran it");
+    assert_eq!(letter.error, "5 processes died while they ran it");
     assert_eq!(letter.message.key, Some(format!("k{killer}")));
     assert!(letter.parked);
     posta.stop().await.expect("a drain");
