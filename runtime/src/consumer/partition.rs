@@ -66,10 +66,16 @@ impl<D: Database> Partition<D> {
                 // Whatever was missing, it is missing to the lease's owner now.
                 failures = 0;
                 life.recovered();
-                tokio::select! {
-                    () = changes.called() => {}
-                    () = self.idle() => {}
-                    () = life.draining() => {}
+                let came = tokio::select! {
+                    () = changes.called() => true,
+                    () = tokio::time::sleep(LEASE_LOOK_INTERVAL) => false,
+                    () = life.draining() => true,
+                };
+                if !came {
+                    tokio::select! {
+                        () = self.declare_idle() => {}
+                        () = life.draining() => {}
+                    }
                 }
                 continue;
             };
@@ -107,16 +113,15 @@ impl<D: Database> Partition<D> {
         Ok(())
     }
 
-    /// Waits a little for a lease. Meanwhile one of the actors sees to it that the broker knows what
-    /// this process consumes: it may be the first of a new version, and without a partition yet.
-    async fn idle(&self) {
+    /// While no lease comes, one of the actors sees to it that the broker knows what this process
+    /// consumes: it may be the first of a new version, and without a partition yet.
+    async fn declare_idle(&self) {
         if self.queue.number == 0
             && !*self.declaration.done().borrow()
             && let Err(error) = self.declaration.ensure().await
         {
             tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
         }
-        tokio::time::sleep(LEASE_LOOK_INTERVAL).await;
     }
 
     /// Ends the claims on messages of the retry table that this tenure did not get to: who takes the
