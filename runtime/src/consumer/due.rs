@@ -8,13 +8,20 @@ use super::verdict::Verdict;
 use crate::dead_letter::Reason;
 use crate::outbox::Context;
 use crate::store::{
-    Claim, Database, DeadLetterStore, Fence, HeldRow, RetryStore, Store, StoreError, Tx,
+    Claim, Database, DeadLetterStore, Fence, HeldRow, Postponement, RetryStore, Store, StoreError,
+    Tx,
 };
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::Processed;
 
 /// How many messages of the retry table are looked at together.
 const DUE_BATCH: usize = 100;
+
+/// A message without a handler here is looked at again after this long, at most.
+const HANDLER_LOOK_MAX: Duration = Duration::from_secs(30);
+
+/// ... and at least.
+const HANDLER_LOOK_MIN: Duration = Duration::from_millis(100);
 
 /// Until a partition asks again for the turn to run something alone.
 const ALONE_PAUSE: Duration = Duration::from_millis(100);
@@ -142,7 +149,7 @@ impl<D: Database> Partition<D> {
         let attempt = row.attempts.saturating_add(1);
         let message_type = row.envelope.message_type.as_str();
         if self.handlers.get(message_type).is_none() {
-            return self.without_handler(fence, row, attempt).await;
+            return self.without_handler(fence, row).await;
         }
         let tried = patiently::<D, _>(async || self.try_once(fence, row, attempt).await).await?;
         let error = match tried {
@@ -154,8 +161,8 @@ impl<D: Database> Partition<D> {
         let error = error_chain(&error);
         match verdict {
             // Due again before anything else that waits for a time.
-            Verdict::AtOnce => self.postpone(fence, row, &error, Duration::ZERO).await,
-            Verdict::Later(delay) => self.postpone(fence, row, &error, delay).await,
+            Verdict::AtOnce => self.failed_again(fence, row, &error, Duration::ZERO).await,
+            Verdict::Later(delay) => self.failed_again(fence, row, &error, delay).await,
             Verdict::DeadLetter(reason) => {
                 let death = Death {
                     reason,
@@ -167,26 +174,30 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// A message of a type that has no handler here waits for one until its grace is over.
-    async fn without_handler(
-        &self,
-        fence: &Fence,
-        row: &HeldRow,
-        attempt: u32,
-    ) -> Result<Tried, Interruption> {
+    /// A message of a type that has no handler here waits for one until its grace is over. It is
+    /// looked at again after as long as it has waited, at most [`HANDLER_LOOK_MAX`]; none of that is
+    /// a try.
+    async fn without_handler(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
         let error = no_handler(&row.envelope);
         if row.held_for >= self.unknown_type_grace {
             let death = Death {
                 reason: Reason::UnknownType,
                 error,
-                attempts: attempt,
+                attempts: row.attempts,
             };
             return Ok(self.set_aside(fence, row, death).await?);
         }
-        let policy = self.handlers.policy(row.envelope.message_type.as_str());
         let left = self.unknown_type_grace - row.held_for;
-        let delay = policy.delay(attempt).min(left);
-        self.postpone(fence, row, &error, delay).await
+        let delay = row
+            .held_for
+            .clamp(HANDLER_LOOK_MIN, HANDLER_LOOK_MAX)
+            .min(left);
+        let postponement = Postponement {
+            tried: false,
+            error: &error,
+            delay,
+        };
+        self.postpone(fence, row, postponement).await
     }
 
     /// Tries one message, in one transaction that takes it out of the table; an error has undone
@@ -266,18 +277,32 @@ impl<D: Database> Partition<D> {
         Ok(Tried::Through)
     }
 
-    async fn postpone(
+    async fn failed_again(
         &self,
         fence: &Fence,
         row: &HeldRow,
         error: &str,
         delay: Duration,
     ) -> Result<Tried, Interruption> {
+        let postponement = Postponement {
+            tried: true,
+            error,
+            delay,
+        };
+        self.postpone(fence, row, postponement).await
+    }
+
+    async fn postpone(
+        &self,
+        fence: &Fence,
+        row: &HeldRow,
+        postponement: Postponement<'_>,
+    ) -> Result<Tried, Interruption> {
         let consumer = &self.queue.consumer;
         let mut session = self.store.begin().await?;
         let changed = self
             .store
-            .postpone(&mut session, consumer, fence, row.position, error, delay)
+            .postpone(&mut session, consumer, fence, row.position, postponement)
             .await?;
         session.commit().await?;
         Ok(if changed {

@@ -5,15 +5,6 @@
 //! the [`Reason`], the whole chain of errors and its [`fingerprint()`], the number of tries, the
 //! first failure and the last.
 //!
-//! ```text
-//!                 bury                    replay                 got through
-//!  (either end) ───────► dead, parked? ───────────► replaying ───────────────► replayed
-//!                         │   ▲   ▲                     │
-//!                 discard │   │   └─────────────────────┘
-//!                         ▼   │ restore       died again: the same letter, written anew
-//!                       discarded
-//! ```
-//!
 //! While it is **parked** its key waits: its row in the retry table or the outbox stays as its
 //! place ([`crate::store::RetryStore::park_held`], [`crate::store::OutboxStore::park`]). Replayed,
 //! it runs there, before its successors; skipped or discarded, its key goes on without it

@@ -16,7 +16,7 @@
 //! order when it is through; other keys flow. Due times are the database's, and only the owner of
 //! the partition's lease acts on them, so more processes do not mean more tries.
 //!
-//! The states of a row, and what moves it, stand in [`crate::consumer`].
+//! The states of a row, and what moves it, stand in [`crate::dead_letter`].
 
 mod backoff;
 mod policy;

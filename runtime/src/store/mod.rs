@@ -61,7 +61,7 @@ pub use queue::{QueueRow, QueueStore};
 pub use record::{Action, HandledType, NewAction, RecordStore};
 pub use redispatch::{RedispatchFilter, RedispatchPreview, RedispatchStore};
 pub use replay::{NewReplayRun, ReplayRun, ReplayStore, RunCounts, RunId, RunState};
-pub use retry::{Claim, HeldRow, NewHold, RetryStore};
+pub use retry::{Claim, HeldRow, NewHold, Postponement, RetryStore};
 pub use scheduled::{Due, NewScheduled, ScheduleStore};
 pub use session::Session;
 #[cfg(feature = "sqlite")]

@@ -47,6 +47,17 @@ pub struct HeldRow {
     pub parked: bool,
 }
 
+/// Why a row of the retry table waits again, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Postponement<'e> {
+    /// Whether it was tried: then it counts. A row that nobody here has a handler for was not.
+    pub tried: bool,
+    /// Why, for the operator.
+    pub error: &'e str,
+    /// How long from now, by the database's clock.
+    pub delay: Duration,
+}
+
 /// What [`RetryStore::claim`] says of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -191,17 +202,15 @@ pub trait RetryStore {
     where
         Self: Store;
 
-    /// Counts a failed try, sets the time of the next, and ends the claim; the process outlived it,
-    /// so deaths count anew. `false` if the row is
-    /// gone or the fence is stale.
+    /// Sets the time of a row's next try, and ends the claim; the process outlived it, so deaths
+    /// count anew. `false` if the row is gone or the fence is stale.
     fn postpone(
         &self,
         connection: &mut ConnectionOf<Self>,
         consumer: &str,
         fence: &Fence,
         position: i64,
-        error: &str,
-        delay: Duration,
+        postponement: Postponement<'_>,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send
     where
         Self: Store;

@@ -10,7 +10,9 @@ use super::statement::{Statement, Value};
 use super::{Connection, SqliteStore, claim, held, lease, place, release};
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
-use crate::store::{Claim, Fence, HeldRow, LetterId, MemberId, NewHold, RetryStore, StoreError};
+use crate::store::{
+    Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, RetryStore, StoreError,
+};
 
 /// The rows that are due. Heads, and rows without a key, are found by their time. A key's
 /// successors have none; one that has become the first of its key without being told (its head was
@@ -247,15 +249,19 @@ impl RetryStore for SqliteStore {
         consumer: &str,
         fence: &Fence,
         position: i64,
-        error: &str,
-        delay: Duration,
+        Postponement {
+            tried,
+            error,
+            delay,
+        }: Postponement<'_>,
     ) -> Result<bool, StoreError> {
         let postpone = self
             .sql(
-                "UPDATE {posta}retry SET attempts = attempts + 1, last_error = ?, due_at = {now} + ?, claimed_by = NULL, deaths = 0,
+                "UPDATE {posta}retry SET attempts = attempts + ?, last_error = ?, due_at = {now} + ?, claimed_by = NULL, deaths = 0,
                      failed_at = COALESCE(failed_at, {now})
                  WHERE position = ? AND consumer = ? AND parked = 0",
             )
+            .bind(i64::from(tried))
             .bind(storable(error))
             .bind(delay)
             .bind(position)

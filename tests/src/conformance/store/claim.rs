@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posta::store::{Claim, Fence, MemberId, RetryStore};
+use posta::store::{Claim, Fence, MemberId, Postponement, RetryStore};
 
 pub(super) use super::given::fresh as start;
 use super::given::{LONG, Place, failed, keyed, keyless, successor};
@@ -89,7 +89,17 @@ pub(super) async fn a_claim_ends_when_the_message_is_postponed<D: TestDatabase>(
     let postponed = place
         .done(async |store, session| {
             store
-                .postpone(session, "c", &fence, positions[0], "failed", NOW)
+                .postpone(
+                    session,
+                    "c",
+                    &fence,
+                    positions[0],
+                    Postponement {
+                        tried: true,
+                        error: "failed",
+                        delay: NOW,
+                    },
+                )
                 .await
         })
         .await;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use posta::store::{Admission, DeadLetterStore, LetterId, LetterState, MemberId, RetryStore};
+use posta::store::{
+    Admission, DeadLetterStore, LetterId, LetterState, MemberId, Postponement, RetryStore,
+};
 
 pub(super) use super::given::fresh as start;
 use super::given::{LONG, Place, failed, key_of, keyed, keyless, successor};
@@ -150,7 +152,17 @@ pub(super) async fn a_place_is_not_run<D: TestDatabase>(place: &Place<D>) {
                 .await?;
             let released = store.release(session, "c", &fence, &positions).await?;
             let postponed = store
-                .postpone(session, "c", &fence, position, "no", NOW)
+                .postpone(
+                    session,
+                    "c",
+                    &fence,
+                    position,
+                    Postponement {
+                        tried: true,
+                        error: "no",
+                        delay: NOW,
+                    },
+                )
                 .await?;
             let parked = store
                 .park_held(session, "c", &fence, position, LetterId(i64::MAX))

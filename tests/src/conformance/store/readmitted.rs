@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posta::store::{DeadLetterStore, LetterState, NewDeadLetter, RetryStore};
+use posta::store::{DeadLetterStore, LetterState, NewDeadLetter, Postponement, RetryStore};
 
 pub(super) use super::given::fresh as start;
 use super::given::{
@@ -197,7 +197,17 @@ pub(super) async fn a_replay_that_is_postponed_stays_with_its_letter<D: TestData
         let postponed = place
             .done(async |store, session| {
                 store
-                    .postpone(session, "c", &fence, position, "again", NOW)
+                    .postpone(
+                        session,
+                        "c",
+                        &fence,
+                        position,
+                        Postponement {
+                            tried: true,
+                            error: "again",
+                            delay: NOW,
+                        },
+                    )
                     .await
             })
             .await;

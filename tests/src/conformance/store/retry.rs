@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use posta::message::Envelope;
-use posta::store::{Fence, HeldRow, RetryStore, StoreErrorKind};
+use posta::store::{Fence, HeldRow, Postponement, RetryStore, StoreErrorKind};
 
 pub(super) use super::given::fresh as start;
 use super::given::{
@@ -321,6 +321,31 @@ pub(super) async fn a_postponed_message_is_due_later_with_one_more_attempt<D: Te
     assert_eq!(of_key(place, "k", 1).await[0].attempts, 3);
 }
 
+/// Nobody here has a handler for it: it waits on, and has not failed once more.
+pub(super) async fn a_message_that_is_postponed_untried_has_no_more_attempts<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let fence = place.own_partition("c").await;
+    place.hold("c", &[failed(&keyless(b"1"), NOW)]).await;
+    let position = place.due_rows().await[0].position;
+    let untried = Postponement {
+        tried: false,
+        error: "no handler",
+        delay: NOW,
+    };
+    for _ in 0..3 {
+        let postponed = place
+            .done(async |store, session| {
+                store
+                    .postpone(session, "c", &fence, position, untried)
+                    .await
+            })
+            .await;
+        assert!(postponed);
+    }
+    assert_eq!(place.due_rows().await[0].attempts, 1);
+}
+
 pub(super) async fn a_message_knows_when_it_failed_first<D: TestDatabase>(place: &Place<D>) {
     let fence = place.own_partition("c").await;
     place
@@ -574,7 +599,17 @@ async fn postpone<D: TestDatabase>(
     let mut session = place.begin().await;
     let postponed = place
         .store
-        .postpone(&mut session, "c", fence, position, error, delay)
+        .postpone(
+            &mut session,
+            "c",
+            fence,
+            position,
+            Postponement {
+                tried: true,
+                error,
+                delay,
+            },
+        )
         .await
         .unwrap();
     session.commit().await.unwrap();

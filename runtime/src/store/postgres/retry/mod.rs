@@ -24,7 +24,9 @@ use super::statement::Statement;
 use super::walk::Walk;
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
-use crate::store::{Claim, Fence, HeldRow, LetterId, MemberId, NewHold, RetryStore, StoreError};
+use crate::store::{
+    Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, RetryStore, StoreError,
+};
 
 const READ: &str = "read the retry table";
 
@@ -284,13 +286,17 @@ impl RetryStore for PostgresStore {
         consumer: &str,
         fence: &Fence,
         position: i64,
-        error: &str,
-        delay: Duration,
+        Postponement {
+            tried,
+            error,
+            delay,
+        }: Postponement<'_>,
     ) -> Result<bool, StoreError> {
         let text = &self.texts().retry.postpone;
         let changed = fenced::<BigInt, _>(text, consumer, fence, position)
             .bind::<Text, _>(storable(error))
             .bind::<BigInt, _>(micros(delay))
+            .bind::<Integer, _>(i32::from(tried))
             .run(connection, "postpone a message on hold")
             .await?;
         Ok(changed > 0)
