@@ -1,5 +1,6 @@
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
 use time::OffsetDateTime;
@@ -126,6 +127,21 @@ pub struct DeadLetter {
     pub ended_at: Option<OffsetDateTime>,
     /// How many messages of its key wait behind it.
     pub successors: u64,
+}
+
+/// A message that waits behind a parked letter, at either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// Its message id, as it is written in the table.
+    pub message_id: String,
+    /// Its message type.
+    pub message_type: String,
+    /// Its payload's size, in bytes.
+    pub payload_bytes: u64,
+    /// Tries so far: 0 for one that only waits.
+    pub attempts: u32,
+    /// How long it has waited where it is, by the database's clock.
+    pub waiting_for: Duration,
 }
 
 /// Which dead letters; every part that is given must hold.
@@ -257,6 +273,17 @@ pub trait DeadLetterStore {
         after: Option<LetterId>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<DeadLetter>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// The first of the messages that wait behind a parked letter, in order, at most `limit`; none
+    /// behind one that is not parked. [`DeadLetter::successors`] counts all of them.
+    fn successors(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        letter: LetterId,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Successor>, StoreError>> + Send
     where
         Self: Store;
 

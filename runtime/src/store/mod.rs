@@ -48,7 +48,7 @@ mod tx;
 pub use database::{Connect, ConnectionOf, Database, DatabasePool, PooledConnection, Store};
 pub use dead_letter::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, LetterState,
-    NewDeadLetter, NewRevision, Origin, Revision,
+    NewDeadLetter, NewRevision, Origin, Revision, Successor,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use inbox::{Admission, InboxStore};

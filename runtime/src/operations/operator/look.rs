@@ -1,11 +1,8 @@
-use std::time::Duration;
-
 use super::operator::{EVERY_STATE, PAGE_MAX};
 use super::{Operator, OperatorError};
-use crate::message::{MessageId, OrderingKey};
 use crate::store::{
-    Action, Database, DeadLetter, DeadLetterStore, LetterFilter, LetterGroup, LetterId, Origin,
-    RecordStore, RetryStore, Revision,
+    Action, Database, DeadLetter, DeadLetterStore, LetterFilter, LetterGroup, LetterId,
+    RecordStore, Revision, Successor,
 };
 
 /// Actions that are shown with a letter, at most.
@@ -21,25 +18,9 @@ pub struct Shown {
     pub revisions: Vec<Revision>,
     /// What operators did to it, newest first, at most 100.
     pub actions: Vec<Action>,
-    /// The first of those that wait behind it at its consumer, in order; what waits in the outbox
-    /// is only counted ([`DeadLetter::successors`]).
+    /// The first of those that wait behind it, in order; all are counted
+    /// ([`DeadLetter::successors`]).
     pub successors: Vec<Successor>,
-}
-
-/// A message that waits behind a parked letter.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Successor {
-    /// Its message id.
-    pub id: MessageId,
-    /// Its message type.
-    pub message_type: String,
-    /// Its payload's size, in bytes.
-    pub payload_bytes: usize,
-    /// Tries so far: 0 for one that only waits.
-    pub attempts: u32,
-    /// How long it has waited, by the database's clock.
-    pub held_for: Duration,
 }
 
 impl<D: Database> Operator<D> {
@@ -97,26 +78,8 @@ impl<D: Database> Operator<D> {
                 let actions = store
                     .actions(connection, Some(letter), ACTIONS_SHOWN_MAX)
                     .await?;
-                let key = found.message.key.clone().map(OrderingKey::new);
-                let successors = match (&found.origin, key) {
-                    (Origin::Consumer(consumer), Some(Ok(key))) if found.parked => {
-                        // The letter's own place is the first of its key's rows.
-                        let limit = successors.min(PAGE_MAX) + 1;
-                        store.held_of_key(connection, consumer, &key, limit).await?
-                    }
-                    _ => Vec::new(),
-                };
-                let successors = successors
-                    .into_iter()
-                    .filter(|row| row.letter != Some(letter))
-                    .map(|row| Successor {
-                        id: row.envelope.id,
-                        message_type: row.envelope.message_type.as_str().to_owned(),
-                        payload_bytes: row.envelope.payload.len(),
-                        attempts: row.attempts,
-                        held_for: row.held_for,
-                    })
-                    .collect();
+                let successors = successors.min(PAGE_MAX);
+                let successors = store.successors(connection, letter, successors).await?;
                 Ok(Some(Shown {
                     letter: found,
                     revisions,

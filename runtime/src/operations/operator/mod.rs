@@ -42,7 +42,7 @@ pub use check::{Decodes, HandlerPresence};
 pub use dry_run::{Doubt, DryRun, KeyShare, TypeShare};
 pub use edit::{Edit, Edited};
 pub use error::{OperatorError, OperatorErrorKind};
-pub use look::{Shown, Successor};
+pub use look::Shown;
 pub use operator::{
     IDS_MAX, INBOX_RETENTION_DEFAULT, Operator, PAGE_MAX, REASON_BYTES_MAX, WHO_BYTES_MAX,
 };

@@ -7,11 +7,11 @@ use super::connection::on_thread;
 use super::letter_filter::Conditions;
 use super::row::{self, micros_of};
 use super::statement::{Sql, Statement, Value};
-use super::{Connection, SqliteStore, letter_group, letter_row, revision};
+use super::{Connection, SqliteStore, letter_group, letter_row, revision, successor};
 use crate::store::text::storable;
 use crate::store::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, NewDeadLetter,
-    NewRevision, Origin, Revision, StoreError,
+    NewRevision, Origin, Revision, StoreError, Successor,
 };
 
 const BURY: &str = "INSERT INTO {posta}dead_letter (consumer, message_id, message_type, version, ordering_key, headers,
@@ -89,6 +89,21 @@ impl DeadLetterStore for SqliteStore {
         on_thread(connection, "read dead letters", |connection| {
             letter_row::read(letters, connection)
         })
+        .await
+    }
+
+    async fn successors(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+        limit: usize,
+    ) -> Result<Vec<Successor>, StoreError> {
+        let store = self.clone();
+        on_thread(
+            connection,
+            "read a letter's successors",
+            move |connection| successor::read(&store, connection, letter, limit),
+        )
         .await
     }
 

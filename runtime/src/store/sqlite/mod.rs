@@ -44,6 +44,7 @@ mod row;
 pub(crate) mod scheduled;
 mod statement;
 mod store;
+mod successor;
 mod thread;
 mod turn;
 mod watch;

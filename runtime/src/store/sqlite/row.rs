@@ -77,6 +77,14 @@ pub(super) fn envelope(columns: Columns) -> Result<Envelope, Malformed> {
     }
 }
 
+/// A message id for people, whatever plain SQL has written.
+pub(super) fn id_text(id: &[u8]) -> String {
+    match Uuid::from_slice(id) {
+        Ok(id) => id.to_string(),
+        Err(_) => String::from_utf8_lossy(id).into_owned(),
+    }
+}
+
 /// The envelope in a row that only Posta writes.
 pub(super) fn own_envelope(columns: Columns) -> Result<Envelope, Error> {
     envelope(columns).map_err(|malformed| corrupt(malformed.reason))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posta::message::{Envelope, RawMessage};
 use posta::store::{
     DeadLetter, DeadLetterStore, Fence, HeldRow, LetterChange, LetterFilter, LetterId, LetterState,
-    NewDeadLetter, NewHold, Origin, OutboxStore, RetryStore, RowId,
+    NewDeadLetter, NewHold, Origin, OutboxStore, RetryStore, RowId, Successor,
 };
 
 use super::given::{Place, text_of};
@@ -76,6 +76,17 @@ pub(super) fn any() -> LetterFilter {
     }
 }
 
+/// A message that waits behind a letter, for as long as was found.
+pub(super) fn waiting(envelope: &Envelope, attempts: u32, found: &Successor) -> Successor {
+    Successor {
+        message_id: envelope.id.to_string(),
+        message_type: envelope.message_type.as_str().to_owned(),
+        payload_bytes: envelope.payload.len() as u64,
+        attempts,
+        waiting_for: found.waiting_for,
+    }
+}
+
 /// The messages' payloads, as text.
 pub(super) fn texts(rows: &[HeldRow]) -> Vec<String> {
     rows.iter().map(|row| text_of(&row.envelope)).collect()
@@ -103,6 +114,12 @@ impl<D: TestDatabase> Place<D> {
         let mut letters = self.letters(&filter).await;
         assert_eq!(letters.len(), 1, "letter {id}");
         letters.remove(0)
+    }
+
+    /// What waits behind a letter.
+    pub(super) async fn successors(&self, letter: LetterId, limit: usize) -> Vec<Successor> {
+        self.done(async |store, session| store.successors(session, letter, limit).await)
+            .await
     }
 
     /// Changes letters; those that changed, sorted.

@@ -8,7 +8,7 @@ use posta::store::{
 
 pub(super) use super::given::fresh as start;
 use super::given::{LONG, Place, failed, key_of, keyed, keyless, successor};
-use super::letters::{any, dead_and_parked, place_of, texts};
+use super::letters::{any, dead_and_parked, place_of, texts, waiting};
 use crate::harness::database::TestDatabase;
 
 const NOW: Duration = Duration::ZERO;
@@ -17,15 +17,11 @@ pub(super) async fn the_successors_of_a_parked_message_wait_for_it<D: TestDataba
     place: &Place<D>,
 ) {
     let fence = place.own_partition("c").await;
-    let head = keyed("a", b"a1");
+    let (head, second, third) = (keyed("a", b"a1"), keyed("a", b"a2"), keyed("a", b"a33"));
     place
         .hold(
             "c",
-            &[
-                failed(&head, NOW),
-                successor(&keyed("a", b"a2")),
-                failed(&keyed("a", b"a3"), NOW),
-            ],
+            &[failed(&head, NOW), successor(&second), failed(&third, NOW)],
         )
         .await;
     let (position, letter) = place.park(&fence, &head).await;
@@ -40,7 +36,7 @@ pub(super) async fn the_successors_of_a_parked_message_wait_for_it<D: TestDataba
         "the place is no message, and its key is on hold"
     );
     let rows = place.held_of("a").await;
-    assert_eq!(texts(&rows), ["", "a2", "a3"]);
+    assert_eq!(texts(&rows), ["", "a2", "a33"]);
     assert_eq!(rows[0].envelope.id, head.id);
     assert_eq!((rows[0].position, rows[0].letter), (position, Some(letter)));
     assert_eq!(
@@ -48,6 +44,15 @@ pub(super) async fn the_successors_of_a_parked_message_wait_for_it<D: TestDataba
         [true, false, false]
     );
     assert_eq!(place.letter(letter).await.successors, 2);
+    let behind = place.successors(letter, 10).await;
+    assert_eq!(
+        behind,
+        [
+            waiting(&second, 0, &behind[0]),
+            waiting(&third, 1, &behind[1])
+        ]
+    );
+    assert_eq!(place.successors(letter, 1).await.len(), 1);
     // Other keys, and messages without one, go on.
     place
         .hold(

@@ -10,29 +10,38 @@ pub(super) use super::given::fresh as start;
 use super::given::{
     LONG, Place, ids, keyed, keyless, messages, named, odd_payloads, payloads, without_time,
 };
-use super::letters::dead;
+use super::letters::{dead, waiting};
 use crate::harness::database::TestDatabase;
 
 pub(super) async fn the_successors_of_a_parked_row_wait_and_nobody_else<D: TestDatabase>(
     place: &Place<D>,
 ) {
     let fences = place.own_lanes().await;
-    let head = keyed("a", b"a1");
+    let (head, second, third) = (keyed("a", b"a1"), keyed("a", b"a2"), keyed("a", b"a33"));
     place
         .enqueue(&[
             head.clone(),
-            keyed("a", b"a2"),
+            second.clone(),
             keyed("b", b"b1"),
             keyless(b"x"),
         ])
         .await;
     let row = named(&place.pending().await, &["a1"])[0];
     let letter = place.park_row(&fences, row, &head).await;
-    place.enqueue(&[keyed("a", b"a3")]).await;
+    place.enqueue(std::slice::from_ref(&third)).await;
     let mut left = payloads(&place.pending().await);
     left.sort();
     assert_eq!(left, ["b1", "x"]);
     assert_eq!(place.letter(letter).await.successors, 2);
+    let behind = place.successors(letter, 10).await;
+    assert_eq!(
+        behind,
+        [
+            waiting(&second, 0, &behind[0]),
+            waiting(&third, 0, &behind[1])
+        ]
+    );
+    assert_eq!(place.successors(letter, 1).await.len(), 1);
     let table = place.table("outbox");
     let kept = place
         .texts(&format!(
@@ -126,7 +135,13 @@ pub(super) async fn an_unparked_key_goes_on<D: TestDatabase>(place: &Place<D>) {
             .done(async |store, session| store.unpark(session, letter).await)
             .await
     };
+    assert_eq!(place.successors(letter, 10).await.len(), 2);
     assert!(unpark().await);
+    assert_eq!(
+        place.successors(letter, 10).await,
+        [],
+        "nothing waits for it"
+    );
     assert!(!unpark().await);
     assert_eq!(payloads(&place.pending().await), ["a2", "a3"]);
     assert_eq!(place.rows("outbox").await, 2);

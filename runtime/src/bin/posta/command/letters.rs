@@ -250,10 +250,10 @@ fn text_of(shown: &Shown) -> String {
             .iter()
             .map(|successor| {
                 vec![
-                    successor.id.to_string(),
+                    successor.message_id.clone(),
                     successor.message_type.clone(),
                     successor.payload_bytes.to_string(),
-                    span(successor.held_for),
+                    span(successor.waiting_for),
                 ]
             })
             .collect();

@@ -70,11 +70,11 @@ pub(crate) fn shown(shown: &Shown) -> Value {
         .iter()
         .map(|successor| {
             json!({
-                "message_id": successor.id,
+                "message_id": successor.message_id,
                 "type": successor.message_type,
                 "payload_bytes": successor.payload_bytes,
                 "attempts": successor.attempts,
-                "held_for_s": successor.held_for.as_secs(),
+                "waiting_for_s": successor.waiting_for.as_secs(),
             })
         })
         .collect();

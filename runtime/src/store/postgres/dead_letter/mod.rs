@@ -18,7 +18,8 @@ use self::filter::states;
 pub(super) use self::filter::{chosen, filtered};
 use self::parts::{consumer, json, without_nul};
 use self::rows::{
-    GroupColumns, LetterColumns, LetterRow, RevisionColumns, group, letter, number, revision,
+    GroupColumns, LetterColumns, LetterRow, RevisionColumns, SuccessorColumns, group, letter,
+    number, revision, successor,
 };
 pub(super) use self::texts::DeadLetterTexts;
 use super::PostgresStore;
@@ -29,7 +30,7 @@ use crate::message::RawMessage;
 use crate::store::text::storable;
 use crate::store::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, NewDeadLetter,
-    NewRevision, Origin, Revision, StoreError,
+    NewRevision, Origin, Revision, StoreError, Successor,
 };
 
 const BURY: &str = "write dead letters";
@@ -80,6 +81,27 @@ impl DeadLetterStore for PostgresStore {
                 .front_rows(connection, READ)
                 .await?;
         rows.into_iter().map(|row| letter(row, READ)).collect()
+    }
+
+    async fn successors(
+        &self,
+        connection: &mut AsyncPgConnection,
+        letter: LetterId,
+        limit: usize,
+    ) -> Result<Vec<Successor>, StoreError> {
+        let texts = &self.texts().dead_letter;
+        let mut found = Vec::new();
+        // A letter's place is in one of the two.
+        for text in [&texts.successors_in_retry, &texts.successors_in_outbox] {
+            let rows = Statement::new(text)
+                .bind::<BigInt, _>(letter.0)
+                .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
+                .returning::<SuccessorColumns>()
+                .front_rows(connection, READ)
+                .await?;
+            found.extend(rows.into_iter().map(successor));
+        }
+        Ok(found)
     }
 
     async fn letter_groups(

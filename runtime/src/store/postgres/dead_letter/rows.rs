@@ -7,8 +7,9 @@ use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, SmallInt, Text,
 use super::parts::origin;
 use crate::message::{RawMessage, Slot};
 use crate::store::postgres::columns::{instant, stored, texts};
+use crate::store::postgres::duration::duration;
 use crate::store::{
-    DeadLetter, LetterGroup, LetterId, LetterState, Revision, StoreError, StoreErrorKind,
+    DeadLetter, LetterGroup, LetterId, LetterState, Revision, StoreError, StoreErrorKind, Successor,
 };
 
 type MessageColumns = (
@@ -117,6 +118,22 @@ fn raw(message: Message) -> RawMessage {
         content_type,
         payload: Bytes::from(payload),
         enqueued_at: enqueued_at.and_then(instant),
+    }
+}
+
+/// A successor's columns; the last is how long it waits, in microseconds.
+pub(super) type SuccessorColumns = (Text, Text, Integer, Integer, BigInt);
+
+/// The successor of a row.
+pub(super) fn successor(
+    (message_id, message_type, payload_bytes, attempts, waiting): (String, String, i32, i32, i64),
+) -> Successor {
+    Successor {
+        message_id,
+        message_type,
+        payload_bytes: u64::from(payload_bytes.unsigned_abs()),
+        attempts: number(attempts),
+        waiting_for: duration(waiting),
     }
 }
 

@@ -105,6 +105,24 @@ WHERE state = 'dead' AND (consumer = $1 OR $1 IS NULL AND consumer IS NULL)";
 
     letters = concat!(letter!(), "WHERE ", chosen!(), " AND d.position > $14 ORDER BY d.position LIMIT $15");
 
+    // What `successors!` counts, one by one.
+    successors_in_outbox = "
+SELECT s.message_id::text, s.message_type, octet_length(s.payload), s.attempts,
+       (extract(epoch FROM statement_timestamp() - s.enqueued_at) * 1000000)::bigint
+FROM {posta}outbox p
+JOIN {posta}outbox s ON s.slot = p.slot AND s.ordering_key = p.ordering_key AND s.position > p.position
+WHERE p.dead_letter = $1 AND p.parked AND NOT s.parked
+ORDER BY s.position LIMIT $2";
+
+    successors_in_retry = "
+SELECT s.message_id::text, s.message_type, octet_length(s.payload), s.attempts,
+       (extract(epoch FROM statement_timestamp() - s.held_at) * 1000000)::bigint
+FROM {posta}retry p
+JOIN {posta}retry s ON s.consumer = p.consumer AND s.slot = p.slot AND s.ordering_key = p.ordering_key
+                   AND s.position > p.position
+WHERE p.dead_letter = $1 AND p.parked AND NOT s.parked
+ORDER BY s.position LIMIT $2";
+
     // Two letters of one key may have the same successors: of each key, the longest queue counts.
     letter_groups = concat!("
 WITH key AS (
