@@ -25,6 +25,8 @@ ALTER TABLE {posta}retry
     ADD COLUMN claimed_by  uuid,
     -- How many processes died while they ran it.
     ADD COLUMN deaths      integer NOT NULL DEFAULT 0,
+    -- Since when it is found without a handler.
+    ADD COLUMN unhandled_since timestamptz,
     ADD CONSTRAINT retry_deaths_range CHECK (deaths >= 0),
     ADD CONSTRAINT retry_parked_is_dead CHECK (NOT parked OR (dead_letter IS NOT NULL AND ordering_key IS NOT NULL)),
     ADD CONSTRAINT retry_parked_is_never_due

@@ -24,6 +24,8 @@ ALTER TABLE {posta}retry ADD COLUMN claimed_by BLOB;
 -- How many processes died while they ran it.
 ALTER TABLE {posta}retry ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0
     CONSTRAINT retry_deaths_range CHECK (deaths >= 0);
+-- Since when it is found without a handler.
+ALTER TABLE {posta}retry ADD COLUMN unhandled_since INTEGER;
 
 CREATE INDEX {posta}retry_letter ON {posta}retry (dead_letter) WHERE dead_letter IS NOT NULL;
 

@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use super::HandleError;
 use super::aside::{Aside, Death};
-use super::call::{no_handler, undo};
+use super::call::undo;
 use super::disturbance::{Interruption, Trouble, patiently};
+use super::due::HANDLER_LOOK_MIN;
 use super::overflow::Overflow;
 use super::partition::Partition;
 use super::parts::Parts;
@@ -12,7 +13,9 @@ use crate::broker::{BrokerError, Delivery, DeliveryTag, Subscription};
 use crate::dead_letter::Reason;
 use crate::message::{MessageId, OrderingKey};
 use crate::outbox::Context;
-use crate::store::{Admission, Database, Fence, InboxStore, Session, Store, StoreError, Tx};
+use crate::store::{
+    Admission, Database, Fence, InboxStore, NewHold, Session, Store, StoreError, Tx,
+};
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::{self, Processed};
 
@@ -208,11 +211,11 @@ impl<D: Database> Partition<D> {
             return Ok(());
         }
         let Some(handling) = self.handlers.get(envelope.message_type.as_str()) else {
-            let policy = self.handlers.policy(envelope.message_type.as_str());
-            let delay = policy.delay(1);
             open.held.extend(envelope.key.clone());
-            open.aside
-                .hold(self.failed(envelope, 1, no_handler(envelope), delay));
+            open.aside.hold(NewHold {
+                delay: Some(HANDLER_LOOK_MIN),
+                ..self.untried(envelope)
+            });
             return Ok(());
         };
         match self.call(tx, handling, envelope, attempt).await {

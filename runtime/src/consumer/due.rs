@@ -1,15 +1,15 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::aside::Death;
 use super::call::{no_handler, undo};
 use super::disturbance::{Interruption, Trouble, patiently};
 use super::partition::Partition;
 use super::verdict::Verdict;
-use crate::dead_letter::Reason;
+use crate::dead_letter::{NewDeadLetter, Reason};
 use crate::outbox::Context;
 use crate::store::{
-    Claim, Database, DeadLetterStore, Fence, HeldRow, Postponement, RetryStore, Store, StoreError,
-    Tx,
+    Claim, Database, DeadLetterStore, Fence, HeldRow, Postponement, RetryStore, Session, Store,
+    StoreError, Tx,
 };
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::Processed;
@@ -21,7 +21,11 @@ const DUE_BATCH: usize = 100;
 const HANDLER_LOOK_MAX: Duration = Duration::from_secs(30);
 
 /// ... and at least.
-const HANDLER_LOOK_MIN: Duration = Duration::from_millis(100);
+pub(super) const HANDLER_LOOK_MIN: Duration = Duration::from_millis(100);
+
+/// What is due has this long at a time, and what it has begun then: deliveries that the broker has
+/// sent already wait for their acknowledgement meanwhile.
+const DUE_TURN: Duration = Duration::from_secs(30);
 
 /// Until a partition asks again for the turn to run something alone.
 const ALONE_PAUSE: Duration = Duration::from_millis(100);
@@ -57,15 +61,18 @@ struct Claimed {
 impl<D: Database> Partition<D> {
     /// Tries what is due in the retry table, at most a batch of it, each message in its own
     /// transaction; a head that gets through is followed by its successors. Stops between two
-    /// messages when `go_on` says so.
+    /// messages when `go_on` says so, or its turn is over.
     ///
     /// What this process is about to run it claims first. What another one has claimed and left
-    /// behind is run last, and alone: should this process die, then only of that.
+    /// behind is run last, one a turn and only if `alone` allows it: should this process die, then
+    /// only of that. First the one that fewest processes have died of.
     pub(super) async fn run_due(
         &self,
         fence: &Fence,
+        alone: bool,
         go_on: impl Fn() -> bool,
     ) -> Result<DueRun, Interruption> {
+        let end = Instant::now() + DUE_TURN;
         let (consumer, slots) = (&self.queue.consumer, self.queue.slots());
         // Mostly nothing is due; looking stops nobody who writes.
         let mut session = self.store.begin_read().await?;
@@ -98,7 +105,7 @@ impl<D: Database> Partition<D> {
         }
         let Claimed { ours, abandoned } = sort(due, &claims);
         for row in &ours {
-            if !go_on() {
+            if !go_on() || Instant::now() >= end {
                 return Ok(DueRun::Done(Some(Duration::ZERO)));
             }
             let tried = self.try_again(fence, row).await?;
@@ -106,10 +113,7 @@ impl<D: Database> Partition<D> {
                 self.run_successors(fence, key).await?;
             }
         }
-        for row in &abandoned {
-            if !go_on() {
-                return Ok(DueRun::Done(Some(Duration::ZERO)));
-            }
+        if let Some(row) = abandoned.first().filter(|_| alone && go_on()) {
             // While another partition's turn lasts, this one goes on with other things.
             let Ok(_turn) = self.alone.try_lock() else {
                 return Ok(DueRun::Done(Some(ALONE_PAUSE)));
@@ -174,30 +178,23 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// A message of a type that has no handler here waits for one until its grace is over. It is
-    /// looked at again after as long as it has waited, at most [`HANDLER_LOOK_MAX`]; none of that is
-    /// a try.
+    /// A message of a type that has no handler here waits for one until its grace is over, which
+    /// begins when it is first looked at in vain. It is looked at again after as long as it has
+    /// waited, at most [`HANDLER_LOOK_MAX`]; none of that is a try.
     async fn without_handler(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
-        let error = no_handler(&row.envelope);
-        if row.held_for >= self.unknown_type_grace {
+        let waited = row.unhandled_for.unwrap_or_default();
+        if waited >= self.unknown_type_grace {
             let death = Death {
                 reason: Reason::UnknownType,
-                error,
+                error: no_handler(&row.envelope),
                 attempts: row.attempts,
             };
             return Ok(self.set_aside(fence, row, death).await?);
         }
-        let left = self.unknown_type_grace - row.held_for;
-        let delay = row
-            .held_for
-            .clamp(HANDLER_LOOK_MIN, HANDLER_LOOK_MAX)
-            .min(left);
-        let postponement = Postponement {
-            tried: false,
-            error: &error,
-            delay,
-        };
-        self.postpone(fence, row, postponement).await
+        let left = self.unknown_type_grace - waited;
+        let delay = waited.clamp(HANDLER_LOOK_MIN, HANDLER_LOOK_MAX).min(left);
+        self.postpone(fence, row, Postponement { error: None, delay })
+            .await
     }
 
     /// Tries one message, in one transaction that takes it out of the table; an error has undone
@@ -246,26 +243,12 @@ impl<D: Database> Partition<D> {
         row: &HeldRow,
         death: Death,
     ) -> Result<Tried, StoreError> {
-        let consumer = &self.queue.consumer;
         let parks = row.envelope.key.is_some() && self.parks(row.envelope.message_type.as_str());
         let letter = self.letter_of_row(row, parks, death);
         let mut session = self.store.begin().await?;
-        // Before the letter is written: taking out the row of one that is replayed ends the replay,
-        // and the letter is to be dead in the end.
-        let ours = parks
-            || !self
-                .store
-                .release(&mut session, consumer, fence, &[row.position])
-                .await?
-                .is_empty();
-        let letters = self.store.bury(&mut session, &[letter]).await?;
-        let done = match (parks, letters.as_slice()) {
-            (true, [letter]) => {
-                self.store
-                    .park_held(&mut session, consumer, fence, row.position, *letter)
-                    .await?
-            }
-            _ => ours,
+        let done = match parks {
+            true => self.park_row(&mut session, fence, row, letter).await?,
+            false => self.drop_row(&mut session, fence, row, letter).await?,
         };
         if !done {
             session.rollback().await;
@@ -277,6 +260,44 @@ impl<D: Database> Partition<D> {
         Ok(Tried::Through)
     }
 
+    /// Writes the letter and makes the row its place; `false` if the row is no longer ours.
+    async fn park_row(
+        &self,
+        session: &mut Session<D>,
+        fence: &Fence,
+        row: &HeldRow,
+        letter: NewDeadLetter,
+    ) -> Result<bool, StoreError> {
+        let (store, consumer) = (&self.store, &self.queue.consumer);
+        let Some(letter) = store.bury(session, &[letter]).await?.pop() else {
+            return Ok(false);
+        };
+        store
+            .park_held(session, consumer, fence, row.position, letter)
+            .await
+    }
+
+    /// Takes the row out and writes the letter; `false` if the row is no longer ours. In this order:
+    /// taking out the row of a letter that is replayed ends the replay, and the letter is to be dead
+    /// in the end.
+    async fn drop_row(
+        &self,
+        session: &mut Session<D>,
+        fence: &Fence,
+        row: &HeldRow,
+        letter: NewDeadLetter,
+    ) -> Result<bool, StoreError> {
+        let (store, consumer) = (&self.store, &self.queue.consumer);
+        let released = store
+            .release(session, consumer, fence, &[row.position])
+            .await?;
+        if released.is_empty() {
+            return Ok(false);
+        }
+        store.bury(session, &[letter]).await?;
+        Ok(true)
+    }
+
     async fn failed_again(
         &self,
         fence: &Fence,
@@ -284,12 +305,9 @@ impl<D: Database> Partition<D> {
         error: &str,
         delay: Duration,
     ) -> Result<Tried, Interruption> {
-        let postponement = Postponement {
-            tried: true,
-            error,
-            delay,
-        };
-        self.postpone(fence, row, postponement).await
+        let error = Some(error);
+        self.postpone(fence, row, Postponement { error, delay })
+            .await
     }
 
     async fn postpone(
@@ -313,18 +331,18 @@ impl<D: Database> Partition<D> {
     }
 }
 
-/// Rows by what their claims say; one without a claim is gone.
+/// Rows by what their claims say; one without a claim is gone. Of the abandoned ones those come
+/// first that fewest processes have died of: they are the likeliest to be innocent.
 fn sort(due: Vec<HeldRow>, claims: &[Claim]) -> Claimed {
-    let mut claimed = Claimed {
-        ours: Vec::new(),
-        abandoned: Vec::new(),
-    };
+    let (mut ours, mut abandoned) = (Vec::new(), Vec::new());
     for row in due {
         match claims.iter().find(|claim| claim.position == row.position) {
-            Some(claim) if claim.abandoned => claimed.abandoned.push(row),
-            Some(_) => claimed.ours.push(row),
+            Some(claim) if claim.abandoned => abandoned.push((claim.deaths, row)),
+            Some(_) => ours.push(row),
             None => {}
         }
     }
-    claimed
+    abandoned.sort_by_key(|(deaths, _)| *deaths);
+    let abandoned = abandoned.into_iter().map(|(_, row)| row).collect();
+    Claimed { ours, abandoned }
 }

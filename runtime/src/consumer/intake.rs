@@ -14,6 +14,10 @@ use crate::supervision::{Life, WakeListener};
 /// backlog of one key delays no other.
 pub(super) const RECEIVE_TURN: Duration = Duration::from_millis(10);
 
+/// At first they get this long before anything is run alone that processes have died of: it may be
+/// what this one dies of.
+const FIRST_TURN: Duration = Duration::from_millis(250);
+
 /// Why a subscription is closed, if not for an error of the broker's.
 pub(super) enum End {
     /// The lease has ended, or the runtime drains.
@@ -34,16 +38,21 @@ impl<D: Database> Partition<D> {
         let mut changes = self.board.changes();
         // Something may be due already, left by whoever had the partition before.
         let mut retry_at = Instant::now();
+        let mut turn_ends = Instant::now() + FIRST_TURN;
         loop {
             changes.hear();
             if life.is_draining() || !lease.may_go_on() {
                 return Ok(End::GivenUp);
             }
             if Instant::now() >= retry_at {
-                let Some(next) = self.run_due_through_outages(life, lease).await else {
+                let alone = Instant::now() >= turn_ends;
+                let Some(next) = self.run_due_through_outages(life, lease, alone).await else {
                     return Ok(End::GivenUp);
                 };
                 retry_at = Instant::now() + next;
+                if alone {
+                    turn_ends = Instant::now() + RECEIVE_TURN;
+                }
             }
             let look_at = retry_at.max(Instant::now() + RECEIVE_TURN);
             let Some(received) = self
@@ -141,17 +150,18 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// Runs what is due in the retry table, a batch of it; says how long until it is to be looked
-    /// at again. `None` when the partition is to be given up.
+    /// Runs what is due in the retry table, a batch of it, something alone if that is allowed; says
+    /// how long until it is to be looked at again. `None` when the partition is to be given up.
     pub(super) async fn run_due_through_outages(
         &self,
         life: &Life,
         lease: &LeaseUse,
+        alone: bool,
     ) -> Option<Duration> {
         let mut failures = 0;
         loop {
             let go_on = || !life.is_draining() && lease.may_go_on();
-            match self.run_due(&lease.fence(), go_on).await {
+            match self.run_due(&lease.fence(), alone, go_on).await {
                 Ok(DueRun::Done(next)) => {
                     if failures > 0 {
                         life.recovered();

@@ -134,7 +134,7 @@ impl<D: Database> Partition<D> {
         loop {
             changes.hear();
             life.registry.degraded(&life.name, overflow.to_string());
-            let next = self.run_due_through_outages(life, lease).await;
+            let next = self.run_due_through_outages(life, lease, true).await;
             let Some(next) = next.filter(|_| !life.is_draining() && lease.may_go_on()) else {
                 return;
             };
@@ -171,7 +171,7 @@ impl<D: Database> Partition<D> {
         session: &mut Session<D>,
         key: &OrderingKey,
     ) -> Result<usize, StoreError> {
-        let (consumer, limit) = (&self.queue.consumer, self.held.limit + 1);
+        let (consumer, limit) = (&self.queue.consumer, self.held.limit.saturating_add(1));
         let count = self.store.held_count(session, consumer, key, limit).await?;
         self.held.counted(key, count);
         Ok(count)

@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use super::HandleError;
 use super::aside::{Aside, Death};
 use super::batch::{Handled, message_id};
@@ -6,6 +8,7 @@ use super::partition::Partition;
 use super::verdict::Verdict;
 use crate::broker::{Delivery, Subscription};
 use crate::message::Envelope;
+use crate::retry::DEADLINE_MAX;
 use crate::store::{Admission, Database, Fence, Store};
 use crate::supervision::{crash_point, error_chain};
 
@@ -21,6 +24,20 @@ impl<D: Database> Partition<D> {
         mut failed: Option<HandleError>,
     ) -> Result<Handled, Interruption> {
         let one = std::slice::from_ref(delivery);
+        let envelope = match &delivery.message {
+            Ok(envelope) => envelope,
+            // It has no handler that could fail: it is set aside, as soon as the database takes it.
+            Err(malformed) => {
+                let mut aside = Aside::default();
+                let (letter, place) = self.malformed_letter(malformed);
+                aside.bury(letter, place);
+                return self
+                    .settle_failed(fence, subscription, delivery, aside)
+                    .await;
+            }
+        };
+        let policy = self.handlers.policy(envelope.message_type.as_str());
+        let began = Instant::now();
         let mut attempt = 1;
         loop {
             let tried = match failed.take() {
@@ -34,16 +51,14 @@ impl<D: Database> Partition<D> {
                 Ok(handled) => return Ok(handled),
                 Err(error) => error,
             };
-            let Ok(envelope) = &delivery.message else {
-                // It has no handler that could fail: the database does not take the dead letter.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a malformed message could not be set aside"
-                );
-                return Ok(Handled::Committed { next_retry: None });
+            let verdict = match Verdict::of(policy, attempt, &error) {
+                // The broker does not wait for longer. What is in the retry table, it does not
+                // wait for.
+                Verdict::AtOnce if began.elapsed() + policy.deadline > DEADLINE_MAX => {
+                    Verdict::Later(Duration::ZERO)
+                }
+                verdict => verdict,
             };
-            let policy = self.handlers.policy(envelope.message_type.as_str());
-            let verdict = Verdict::of(policy, attempt, &error);
             self.tell_failed(envelope, attempt, &error, verdict);
             if verdict != Verdict::AtOnce {
                 let mut aside = Aside::default();

@@ -70,8 +70,8 @@ impl<D: Database> Partition<D> {
     }
 
     /// Moves deliveries of which a process may have died to the retry table, untried and due at
-    /// once, where each is run alone ([`Partition::run_due`]); in one transaction with their inbox
-    /// ids, after which they are acknowledged.
+    /// once, where what another process dies of is found out ([`Partition::run_due`]); in one
+    /// transaction with their inbox ids, after which they are acknowledged.
     async fn move_suspects(
         &self,
         fence: &Fence,
@@ -121,7 +121,7 @@ impl<D: Database> Partition<D> {
             consumer = %self.queue.consumer,
             partition = self.queue.number,
             messages = aside.waiting(),
-            "a process may have died of one of these messages: they run alone"
+            "a process may have died of one of these messages: they run from the retry table"
         );
         self.note(0, duplicates, &aside);
         self.acknowledge(subscription, suspects, &tags).await?;

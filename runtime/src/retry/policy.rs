@@ -115,7 +115,9 @@ impl RetryPolicy {
     /// ([`crate::Failure::retry_after`]) can make it longer.
     #[must_use]
     pub fn span_max(&self) -> Duration {
-        let delayed = self.attempts_max.saturating_sub(1 + self.immediate);
+        let delayed = self
+            .attempts_max
+            .saturating_sub(self.immediate.saturating_add(1));
         let delays = (1..=delayed.min(ATTEMPTS_MAX)).map(|n| self.backoff.ceiling(n));
         let tries = self.deadline.saturating_mul(self.attempts_max);
         delays.fold(tries, Duration::saturating_add)

@@ -37,8 +37,9 @@ pub struct HeldRow {
     pub envelope: Envelope,
     /// Tries so far.
     pub attempts: u32,
-    /// How long it has been in the table, by the database's clock.
-    pub held_for: Duration,
+    /// How long ago it was first found without a handler, since it was last tried, by the database's
+    /// clock; `None` if it was not.
+    pub unhandled_for: Option<Duration>,
     /// When it failed first.
     pub failed_at: Option<OffsetDateTime>,
     /// The dead letter that is replayed with it, or whose place it is.
@@ -50,10 +51,9 @@ pub struct HeldRow {
 /// Why a row of the retry table waits again, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postponement<'e> {
-    /// Whether it was tried: then it counts. A row that nobody here has a handler for was not.
-    pub tried: bool,
-    /// Why, for the operator.
-    pub error: &'e str,
+    /// The error of its try, which counts. `None` if it was not tried, since nobody here has a
+    /// handler for it; since when, the row says.
+    pub error: Option<&'e str>,
     /// How long from now, by the database's clock.
     pub delay: Duration,
 }
@@ -77,7 +77,8 @@ pub struct Claim {
 /// A message of a key is due when it is the first of its key here and its time has come; one
 /// without a key when its time has come. Their inbox ids were written when they joined.
 pub trait RetryStore {
-    /// Adds deliveries, in the order given.
+    /// Adds deliveries, in the order given. One that is there already stays as it is: it came again
+    /// after the inbox had forgotten it.
     fn hold(
         &self,
         connection: &mut ConnectionOf<Self>,

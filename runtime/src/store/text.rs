@@ -1,13 +1,26 @@
 //! Error texts, as both databases can store them.
 
-/// Longest text that is stored of an error, in bytes.
+/// Longest text that is stored beside a row of the outbox or the retry table, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Longest error that is stored with a dead letter, in bytes: whole, as far as one is meant for
+/// people.
+const ERROR_BYTES_MAX: usize = 256 * 1024;
 
 /// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB
 /// between two characters.
 pub(crate) fn storable(text: &str) -> String {
+    cut(text, TEXT_BYTES_MAX)
+}
+
+/// A dead letter's error, likewise, cut at 256 KiB.
+pub(crate) fn storable_error(text: &str) -> String {
+    cut(text, ERROR_BYTES_MAX)
+}
+
+fn cut(text: &str, bytes_max: usize) -> String {
     let mut text = text.replace('\0', "\u{fffd}");
-    let mut end = text.len().min(TEXT_BYTES_MAX);
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -27,6 +40,12 @@ mod tests {
         assert_eq!(
             storable(&format!("x{}", "é".repeat(TEXT_BYTES_MAX))).len(),
             TEXT_BYTES_MAX - 1
+        );
+        let long = "é".repeat(TEXT_BYTES_MAX);
+        assert_eq!(storable_error(&long), long);
+        assert_eq!(
+            storable_error(&"é".repeat(ERROR_BYTES_MAX)).len(),
+            ERROR_BYTES_MAX
         );
     }
 }

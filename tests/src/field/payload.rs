@@ -11,6 +11,7 @@ use posta::{Consumer, Envelope, Failure, OrderingKey, Outbox, Tx};
 use super::{envelope, numbered, send};
 use crate::world::effects::{Verdict, count, dead_letters_of, effects_of, judge, rows};
 use crate::world::gate::Gate;
+use crate::world::script::{Act, Script, scripted_consumer};
 use crate::world::service::{
     Calls, EFFECTS, Echo, Numbered, builder, effects_consumer, expected, quick_retry, until_quiet,
     whole_consumer,
@@ -23,6 +24,7 @@ on_every_combination!(
     a_message_that_cannot_be_decoded_is_set_aside_once_with_its_bytes,
     a_type_without_a_handler_is_set_aside_when_its_grace_is_over,
     a_type_without_a_handler_is_handled_in_order_when_its_handler_comes,
+    a_type_without_a_handler_behind_a_failed_head_waits_for_its_handler,
     a_message_over_the_limit_is_refused_and_the_transaction_goes_on,
     a_row_over_a_lowered_limit_is_set_aside_and_its_neighbours_are_sent,
 );
@@ -281,9 +283,8 @@ async fn a_type_without_a_handler_is_handled_in_order_when_its_handler_comes<D: 
         .await
         .expect("a running service");
     until("two are on hold", async || {
-        // Waiting for a handler is no try, however often it is looked at.
-        let why = "attempts = 1 AND last_error LIKE 'no handler for the message type%'";
-        rows::<D>(&store, "retry", "1 = 1").await == 2 && rows::<D>(&store, "retry", why).await == 1
+        rows::<D>(&store, "retry", "1 = 1").await == 2
+            && rows::<D>(&store, "retry", UNHANDLED).await == 1
     })
     .await;
     without.stop().await.expect("a drain");
@@ -297,12 +298,61 @@ async fn a_type_without_a_handler_is_handled_in_order_when_its_handler_comes<D: 
     until_quiet::<D>(&store, EFFECTS, 3).await;
     with.stop().await.expect("a drain");
     assert!(dead_letters_of::<D>(&store).await.is_empty());
+    assert_eq!(echo_between_two::<D>(&store).await, 1);
+}
+
+/// F32: the same for one that nobody has tried yet, since its key's head failed: when that is
+/// through, it waits for its handler, and other keys go on.
+async fn a_type_without_a_handler_behind_a_failed_head_waits_for_its_handler<D: TestDatabase>(
+    broker: BrokerKind,
+) {
+    let world = World::<D>::fresh(broker).await;
+    let store = leave_an_echo_between_two(&world).await;
+    let script = Script::one(0, 0, Act::Fail);
+    let without = builder(&world)
+        .consumer(scripted_consumer::<D>(&script))
+        .start()
+        .await
+        .expect("a running service");
+    until("both wait behind the head", async || {
+        rows::<D>(&store, "retry", "1 = 1").await == 3
+    })
+    .await;
+    script.mend();
+    until("the head is through, and the next one waits", async || {
+        rows::<D>(&store, "retry", "1 = 1").await == 2
+            && rows::<D>(&store, "retry", UNHANDLED).await == 1
+    })
+    .await;
+    send(&without, vec![envelope(1, 1)]).await;
+    until("another key goes on", async || {
+        effects_of::<D>(&store, EFFECTS).await.len() == 3
+    })
+    .await;
+    without.stop().await.expect("a drain");
+
+    let with = builder(&world)
+        .consumer(whole_consumer::<D>(&Gate::default()))
+        .start()
+        .await
+        .expect("a running service");
+    until_quiet::<D>(&store, EFFECTS, 4).await;
+    with.stop().await.expect("a drain");
+    assert!(dead_letters_of::<D>(&store).await.is_empty());
+    assert_eq!(echo_between_two::<D>(&store).await, 1);
+}
+
+/// How often the echo took effect between the two messages of its key.
+async fn echo_between_two<D: TestDatabase>(store: &D::Store) -> i64 {
     let order = "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM effect a, effect e, effect b \
                  WHERE e.consumer = 'echoes' AND a.key = 'k0' AND a.number = 0 AND b.key = 'k0' AND b.number = 1 \
                    AND a.consumer = 'effects' AND b.consumer = 'effects' \
                    AND a.position < e.position AND e.position < b.position";
-    assert_eq!(count::<D>(&store, order).await, 1);
+    count::<D>(store, order).await
 }
+
+/// Waiting for a handler is no try, however often it is looked at.
+const UNHANDLED: &str = "unhandled_since IS NOT NULL AND attempts = 0 AND last_error IS NULL";
 
 /// F33: the limit is lowered while rows wait that were within it.
 async fn a_row_over_a_lowered_limit_is_set_aside_and_its_neighbours_are_sent<D: TestDatabase>(

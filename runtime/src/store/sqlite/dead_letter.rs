@@ -8,7 +8,7 @@ use super::letter_filter::Conditions;
 use super::row::{self, micros_of};
 use super::statement::{Sql, Statement, Value};
 use super::{Connection, SqliteStore, letter_group, letter_row, revision, successor};
-use crate::store::text::storable;
+use crate::store::text::{storable, storable_error};
 use crate::store::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, NewDeadLetter,
     NewRevision, Origin, Revision, StoreError, Successor,
@@ -264,7 +264,7 @@ fn bind_death(statement: Statement, letter: &NewDeadLetter) -> Statement {
     statement
         .bind(letter.attempts)
         .bind(letter.reason)
-        .bind(storable(&letter.error))
+        .bind(storable_error(&letter.error))
         .bind(storable(&letter.fingerprint))
         // A letter that is dropped keeps nobody waiting.
         .bind(letter.parked && !letter.discarded)

@@ -15,14 +15,15 @@ use crate::store::{HeldRow, LetterId, NewHold};
 const HOLD: &str = "INSERT INTO {posta}retry (consumer, slot, message_id, message_type, version, ordering_key,
          headers, content_type, payload, enqueued_at, attempts, last_error, failed_at, due_at, parked, dead_letter)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CASE WHEN ? > 0 THEN {now} END,
-         CASE WHEN ? = 1 THEN {never} ELSE {now} + ? END, ?, ?)";
+         CASE WHEN ? = 1 THEN {never} ELSE {now} + ? END, ?, ?)
+     ON CONFLICT (consumer, message_id) DO NOTHING";
 
 /// A row with its message.
 type HeldTypes = (
     (
         BigInt,
         BigInt,
-        BigInt,
+        Nullable<BigInt>,
         Nullable<BigInt>,
         Nullable<BigInt>,
         BigInt,
@@ -30,8 +31,11 @@ type HeldTypes = (
     ColumnTypes,
 );
 
-/// Its values: position, attempts, time in the table, first failure, letter, whether parked.
-type Held = ((i64, i64, i64, Option<i64>, Option<i64>, i64), Columns);
+/// Its values: position, attempts, time without a handler, first failure, letter, whether parked.
+type Held = (
+    (i64, i64, Option<i64>, Option<i64>, Option<i64>, i64),
+    Columns,
+);
 
 impl SqliteStore {
     /// The statement that [`bind`] binds.
@@ -42,7 +46,7 @@ impl SqliteStore {
     /// The rows of a condition, for [`read`].
     pub(super) fn held_row(&self, which: &str) -> Sql {
         self.sql(&format!(
-            "SELECT position, attempts, {{now}} - held_at, failed_at, dead_letter, parked, {COLUMNS}
+            "SELECT position, attempts, {{now}} - unhandled_since, failed_at, dead_letter, parked, {COLUMNS}
              FROM {{posta}}retry {which}"
         ))
     }
@@ -92,13 +96,13 @@ pub(super) fn read(
 }
 
 fn held_row_of(
-    ((position, attempts, held_for, failed_at, letter, parked), columns): Held,
+    ((position, attempts, unhandled_for, failed_at, letter, parked), columns): Held,
 ) -> QueryResult<HeldRow> {
     Ok(HeldRow {
         position,
         envelope: row::own_envelope(columns)?,
         attempts: row::count(attempts),
-        held_for: row::duration(held_for),
+        unhandled_for: unhandled_for.map(row::duration),
         failed_at: row::time_if_any(failed_at)?,
         letter: letter.map(LetterId),
         parked: parked == 1,

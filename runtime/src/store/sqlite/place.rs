@@ -56,7 +56,7 @@ pub(super) fn readmit_held(
         .sql(
             "UPDATE {posta}retry SET slot = ?, message_id = ?, message_type = ?, version = ?, ordering_key = ?,
                  headers = ?, content_type = ?, payload = ?, enqueued_at = ?, attempts = 0, last_error = NULL,
-                 failed_at = NULL, claimed_by = NULL, deaths = 0, held_at = {now}, due_at = {now}, parked = 0
+                 failed_at = NULL, unhandled_since = NULL, claimed_by = NULL, deaths = 0, held_at = {now}, due_at = {now}, parked = 0
              WHERE dead_letter = ? AND consumer = ? AND parked = 1",
         )
         .bind(slot.number());

@@ -249,20 +249,22 @@ impl RetryStore for SqliteStore {
         consumer: &str,
         fence: &Fence,
         position: i64,
-        Postponement {
-            tried,
-            error,
-            delay,
-        }: Postponement<'_>,
+        Postponement { error, delay }: Postponement<'_>,
     ) -> Result<bool, StoreError> {
         let postpone = self
-            .sql(
-                "UPDATE {posta}retry SET attempts = attempts + ?, last_error = ?, due_at = {now} + ?, claimed_by = NULL, deaths = 0,
-                     failed_at = COALESCE(failed_at, {now})
-                 WHERE position = ? AND consumer = ? AND parked = 0",
-            )
-            .bind(i64::from(tried))
-            .bind(storable(error))
+            .sql(match error {
+                Some(_) => {
+                    "UPDATE {posta}retry SET attempts = attempts + 1, last_error = ?, due_at = {now} + ?,
+                         failed_at = COALESCE(failed_at, {now}), unhandled_since = NULL, claimed_by = NULL, deaths = 0
+                     WHERE position = ? AND consumer = ? AND parked = 0"
+                }
+                None => {
+                    "UPDATE {posta}retry SET last_error = COALESCE(?, last_error), due_at = {now} + ?,
+                         unhandled_since = COALESCE(unhandled_since, {now}), claimed_by = NULL, deaths = 0
+                     WHERE position = ? AND consumer = ? AND parked = 0"
+                }
+            })
+            .bind(error.map(storable))
             .bind(delay)
             .bind(position)
             .bind(consumer);

@@ -95,8 +95,7 @@ pub(super) async fn a_claim_ends_when_the_message_is_postponed<D: TestDatabase>(
                     &fence,
                     positions[0],
                     Postponement {
-                        tried: true,
-                        error: "failed",
+                        error: Some("failed"),
                         delay: NOW,
                     },
                 )

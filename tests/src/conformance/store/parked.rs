@@ -163,8 +163,7 @@ pub(super) async fn a_place_is_not_run<D: TestDatabase>(place: &Place<D>) {
                     &fence,
                     position,
                     Postponement {
-                        tried: true,
-                        error: "no",
+                        error: Some("no"),
                         delay: NOW,
                     },
                 )

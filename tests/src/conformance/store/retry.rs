@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use posta::message::Envelope;
-use posta::store::{Fence, HeldRow, Postponement, RetryStore, StoreErrorKind};
+use posta::store::{Fence, HeldRow, NewHold, Postponement, RetryStore};
 
 pub(super) use super::given::fresh as start;
 use super::given::{
@@ -37,7 +37,7 @@ pub(super) async fn the_first_of_a_key_is_due_and_its_successors_wait<D: TestDat
     let due = due(place, "c", ALL, 100).await;
     assert_eq!(texts(&due), ["a1", "b1"]);
     assert_eq!((due[0].attempts, due[0].envelope.id), (1, message.id));
-    assert!(due[0].held_for < Duration::from_secs(300));
+    assert_eq!(due[0].unhandled_for, None);
 }
 
 pub(super) async fn a_message_without_a_key_waits_for_nobody<D: TestDatabase>(place: &Place<D>) {
@@ -150,21 +150,22 @@ pub(super) async fn a_held_message_is_the_one_that_came<D: TestDatabase>(place: 
     }
 }
 
+/// One that comes again after the inbox has forgotten it changes nothing, and nothing else is lost
+/// for it.
 pub(super) async fn a_message_is_held_once_by_a_consumer<D: TestDatabase>(place: &Place<D>) {
-    let message = keyed("k", b"");
-    place.hold("billing", &[failed(&message, NOW)]).await;
-    place.hold("shipping", &[failed(&message, NOW)]).await;
-    let mut session = place.begin().await;
-    let again = place
-        .store
-        .hold(&mut session, "billing", &[successor(&message)])
+    let (first, second) = (keyed("k", b"1"), keyed("k", b"2"));
+    place.hold("c", &[failed(&first, LONG)]).await;
+    place.hold("shipping", &[failed(&first, NOW)]).await;
+    place
+        .hold("c", &[successor(&first), successor(&second)])
         .await;
-    session.rollback().await;
-    assert_eq!(again.unwrap_err().kind(), StoreErrorKind::Rejected);
-    assert_eq!(
-        (held(place, "billing").await, held(place, "shipping").await),
-        ((1, 1), (1, 1))
-    );
+    let rows = of_key(place, "k", 10).await;
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| (row.envelope.id, row.attempts))
+        .collect();
+    assert_eq!(found, [(first.id, 1), (second.id, 0)]);
+    assert_eq!(due(place, "shipping", ALL, 10).await.len(), 1);
 }
 
 pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(place: &Place<D>) {
@@ -321,29 +322,42 @@ pub(super) async fn a_postponed_message_is_due_later_with_one_more_attempt<D: Te
     assert_eq!(of_key(place, "k", 1).await[0].attempts, 3);
 }
 
-/// Nobody here has a handler for it: it waits on, and has not failed once more.
+/// Nobody here has a handler for it: it waits on, and has not failed once more, whether it was
+/// tried before or not; how long that goes on already is known until it is tried.
 pub(super) async fn a_message_that_is_postponed_untried_has_no_more_attempts<D: TestDatabase>(
     place: &Place<D>,
 ) {
     let fence = place.own_partition("c").await;
-    place.hold("c", &[failed(&keyless(b"1"), NOW)]).await;
-    let position = place.due_rows().await[0].position;
-    let untried = Postponement {
-        tried: false,
-        error: "no handler",
-        delay: NOW,
+    let untried = NewHold {
+        delay: Some(NOW),
+        ..successor(&keyed("k", b"2"))
     };
-    for _ in 0..3 {
-        let postponed = place
-            .done(async |store, session| {
-                store
-                    .postpone(session, "c", &fence, position, untried)
-                    .await
-            })
-            .await;
-        assert!(postponed);
+    let holds = [failed(&keyless(b"1"), NOW), untried];
+    place.hold("c", &holds).await;
+    for (index, attempts) in [(0, 1), (1, 0)] {
+        let row = place.due_rows().await.remove(index);
+        assert_eq!((row.attempts, row.unhandled_for), (attempts, None));
+        for _ in 0..3 {
+            let postponement = Postponement {
+                error: None,
+                delay: NOW,
+            };
+            let postponed = place
+                .done(async |store, session| {
+                    store
+                        .postpone(session, "c", &fence, row.position, postponement)
+                        .await
+                })
+                .await;
+            assert!(postponed);
+        }
+        let waits = place.due_rows().await.remove(index);
+        assert_eq!((waits.attempts, waits.failed_at), (attempts, row.failed_at));
+        assert!(waits.unhandled_for.is_some());
+        assert!(postpone(place, &fence, row.position, "it broke", NOW).await);
+        let tried = place.due_rows().await.remove(index);
+        assert_eq!((tried.attempts, tried.unhandled_for), (attempts + 1, None));
     }
-    assert_eq!(place.due_rows().await[0].attempts, 1);
 }
 
 pub(super) async fn a_message_knows_when_it_failed_first<D: TestDatabase>(place: &Place<D>) {
@@ -605,8 +619,7 @@ async fn postpone<D: TestDatabase>(
             fence,
             position,
             Postponement {
-                tried: true,
-                error,
+                error: Some(error),
                 delay,
             },
         )

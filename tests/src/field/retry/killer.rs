@@ -51,6 +51,8 @@ async fn what_kills_its_process_is_set_aside_and_its_neighbours_are_handled<D: T
     assert_eq!(letter.error, "5 processes died while they ran it");
     assert_eq!(letter.message.key, Some(format!("k{killer}")));
     assert!(letter.parked);
+    // Each of them ran before the suspicion of it came to a verdict.
+    assert_eq!(effects_of::<D>(&store, EFFECTS).await.len(), 9);
     posta.stop().await.expect("a drain");
 
     let last = builder(&world)

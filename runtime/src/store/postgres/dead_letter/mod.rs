@@ -27,7 +27,7 @@ use super::classify::failed;
 use super::columns::timestamp;
 use super::statement::Statement;
 use crate::message::RawMessage;
-use crate::store::text::storable;
+use crate::store::text::{storable, storable_error};
 use crate::store::{
     DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterGroup, LetterId, NewDeadLetter,
     NewRevision, Origin, Revision, StoreError, Successor,
@@ -229,7 +229,7 @@ impl PostgresStore {
             .bind::<Array<BigInt>, _>(ids)
             .bind::<Array<Integer>, _>(attempts(&again))
             .bind::<Array<Text>, _>(each(&again, |letter| letter.reason))
-            .bind::<Array<Text>, _>(each(&again, |letter| storable(&letter.error)))
+            .bind::<Array<Text>, _>(each(&again, |letter| storable_error(&letter.error)))
             .bind::<Array<Text>, _>(each(&again, |letter| storable(&letter.fingerprint)))
             .bind::<Array<Bool>, _>(each(&again, |letter| letter.parked))
             .bind::<Array<Bool>, _>(each(&again, |letter| letter.discarded))
@@ -274,7 +274,7 @@ impl PostgresStore {
             }))
             .bind::<Array<Integer>, _>(attempts(letters))
             .bind::<Array<Text>, _>(each(letters, |l| l.reason))
-            .bind::<Array<Text>, _>(each(letters, |l| storable(&l.error)))
+            .bind::<Array<Text>, _>(each(letters, |l| storable_error(&l.error)))
             .bind::<Array<Text>, _>(each(letters, |l| storable(&l.fingerprint)))
             .bind::<Array<Nullable<SmallInt>>, _>(each(letters, |l| {
                 l.slot.map(|slot| i16::from(slot.number()))

@@ -286,17 +286,12 @@ impl RetryStore for PostgresStore {
         consumer: &str,
         fence: &Fence,
         position: i64,
-        Postponement {
-            tried,
-            error,
-            delay,
-        }: Postponement<'_>,
+        Postponement { error, delay }: Postponement<'_>,
     ) -> Result<bool, StoreError> {
         let text = &self.texts().retry.postpone;
         let changed = fenced::<BigInt, _>(text, consumer, fence, position)
-            .bind::<Text, _>(storable(error))
+            .bind::<Nullable<Text>, _>(error.map(storable))
             .bind::<BigInt, _>(micros(delay))
-            .bind::<Integer, _>(i32::from(tried))
             .run(connection, "postpone a message on hold")
             .await?;
         Ok(changed > 0)

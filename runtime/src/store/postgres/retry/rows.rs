@@ -23,7 +23,7 @@ pub(super) type Left = (i64, i16, Option<String>, Option<i64>);
 type HeldColumns = (
     BigInt,
     Integer,
-    BigInt,
+    Nullable<BigInt>,
     Nullable<Timestamptz>,
     Nullable<BigInt>,
     Bool,
@@ -33,7 +33,7 @@ type HeldColumns = (
 type Held = (
     i64,
     i32,
-    i64,
+    Option<i64>,
     Option<PgTimestamp>,
     Option<i64>,
     bool,
@@ -98,12 +98,12 @@ pub(super) async fn held_rows(
         .await?;
     rows.into_iter()
         .map(
-            |(position, attempts, held_for, failed_at, letter, parked, message)| {
+            |(position, attempts, unhandled_for, failed_at, letter, parked, message)| {
                 Ok(HeldRow {
                     position,
                     envelope: trusted(message, READ)?,
                     attempts: u32::try_from(attempts).unwrap_or_default(),
-                    held_for: duration(held_for),
+                    unhandled_for: unhandled_for.map(duration),
                     failed_at: failed_at.and_then(instant),
                     letter: letter.map(LetterId),
                     parked,

@@ -4,7 +4,7 @@ use crate::store::postgres::statement::{never, statements};
 macro_rules! held {
     () => {
         "
-SELECT r.position, r.attempts, (extract(epoch FROM statement_timestamp() - r.held_at) * 1000000)::bigint,
+SELECT r.position, r.attempts, (extract(epoch FROM statement_timestamp() - r.unhandled_since) * 1000000)::bigint,
        r.failed_at, r.dead_letter, r.parked,
        r.message_id, r.message_type, r.version, r.ordering_key, r.headers::text, r.content_type, r.payload, r.enqueued_at
 "
@@ -33,7 +33,8 @@ FROM unnest($2::smallint[], $3::uuid[], $4::text[], $5::integer[], $6::text[], $
             $10::timestamptz[], $11::integer[], $12::bigint[], $13::text[], $14::bigint[])
     WITH ORDINALITY AS h (slot, message_id, message_type, version, ordering_key, headers, content_type, payload,
                           enqueued_at, attempts, delay, error, letter, n)
-ORDER BY h.n");
+ORDER BY h.n
+ON CONFLICT (consumer, message_id) DO NOTHING");
 
     // Heads whose time has come, slot by slot, by their time. A parked row's never comes, and what is
     // behind it is no head.
@@ -146,11 +147,14 @@ FROM (
 ) next
 WHERE r.position = next.position AND NOT r.parked";
 
+    // Without an error ($7) it was not tried: that is no attempt and no failure.
     postpone = concat!("
 UPDATE {posta}retry
-SET attempts = least(attempts, 2147483646) + $9, last_error = $7,
+SET attempts = least(attempts, 2147483646) + ($7::text IS NOT NULL)::integer, last_error = coalesce($7, last_error),
     due_at = statement_timestamp() + $8 * interval '1 microsecond',
-    failed_at = coalesce(failed_at, statement_timestamp()), claimed_by = NULL, deaths = 0
+    failed_at = CASE WHEN $7 IS NULL THEN failed_at ELSE coalesce(failed_at, statement_timestamp()) END,
+    unhandled_since = CASE WHEN $7 IS NULL THEN coalesce(unhandled_since, statement_timestamp()) END,
+    claimed_by = NULL, deaths = 0
 WHERE position = $1 AND consumer = $2 AND NOT parked AND ", owned!());
 
     park = concat!("
@@ -162,7 +166,7 @@ WHERE position = $1 AND consumer = $2 AND NOT parked AND ", owned!());
     readmit_place = "
 UPDATE {posta}retry
 SET parked = false, due_at = statement_timestamp(), attempts = 0, deaths = 0, last_error = NULL, failed_at = NULL,
-    held_at = statement_timestamp(), message_type = $3, version = $4, headers = $5::jsonb, content_type = $6, payload = $7,
+    unhandled_since = NULL, held_at = statement_timestamp(), message_type = $3, version = $4, headers = $5::jsonb, content_type = $6, payload = $7,
     enqueued_at = coalesce($8, enqueued_at)
 WHERE consumer = $1 AND dead_letter = $2 AND parked";
 
