@@ -50,7 +50,8 @@ pub struct HeldRow {
 /// Why a row of the retry table waits again, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postponement<'e> {
-    /// Whether it was tried: then it counts. A row that nobody here has a handler for was not.
+    /// Whether it was tried: then it counts. A row that nobody here has a handler for was not; its
+    /// wait counts as one try in all, since what waits for a reason has at least one.
     pub tried: bool,
     /// Why, for the operator.
     pub error: &'e str,

@@ -257,8 +257,8 @@ impl RetryStore for SqliteStore {
     ) -> Result<bool, StoreError> {
         let postpone = self
             .sql(
-                "UPDATE {posta}retry SET attempts = attempts + ?, last_error = ?, due_at = {now} + ?, claimed_by = NULL, deaths = 0,
-                     failed_at = COALESCE(failed_at, {now})
+                "UPDATE {posta}retry SET attempts = MAX(attempts + ?, 1), last_error = ?, due_at = {now} + ?, claimed_by = NULL,
+                     deaths = 0, failed_at = COALESCE(failed_at, {now})
                  WHERE position = ? AND consumer = ? AND parked = 0",
             )
             .bind(i64::from(tried))

@@ -112,6 +112,7 @@ macro_rules! suite {
                 a_release_of_what_is_gone_says_so
                 a_postponed_message_is_due_later_with_one_more_attempt
                 a_message_that_is_postponed_untried_has_no_more_attempts
+                a_message_that_nobody_has_tried_can_wait_for_a_handler
                 a_message_knows_when_it_failed_first
                 a_postponement_without_a_valid_fence_changes_nothing
                 error_texts_of_tries_are_stored_without_nul_and_cut

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use posta::message::Envelope;
-use posta::store::{Fence, HeldRow, Postponement, RetryStore, StoreErrorKind};
+use posta::store::{Fence, HeldRow, NewHold, Postponement, RetryStore, StoreErrorKind};
 
 pub(super) use super::given::fresh as start;
 use super::given::{
@@ -344,6 +344,56 @@ pub(super) async fn a_message_that_is_postponed_untried_has_no_more_attempts<D: 
         assert!(postponed);
     }
     assert_eq!(place.due_rows().await[0].attempts, 1);
+}
+
+/// A suspect, or a successor whose head is through: both come to their turn without a try.
+pub(super) async fn a_message_that_nobody_has_tried_can_wait_for_a_handler<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let fence = place.own_partition("c").await;
+    let suspect = NewHold {
+        delay: Some(NOW),
+        ..successor(&keyless(b"1"))
+    };
+    place
+        .hold(
+            "c",
+            &[
+                suspect,
+                failed(&keyed("k", b"2"), NOW),
+                successor(&keyed("k", b"3")),
+            ],
+        )
+        .await;
+    let head = of_key(place, "k", 1).await[0].position;
+    assert!(release(place, &fence, head).await);
+    let rows = place.due_rows().await;
+    assert_eq!(texts(&rows), ["1", "3"]);
+    for row in rows {
+        assert_eq!(row.attempts, 0);
+        for _ in 0..2 {
+            let untried = Postponement {
+                tried: false,
+                error: "no handler",
+                delay: NOW,
+            };
+            let postponed = place
+                .done(async |store, session| {
+                    store
+                        .postpone(session, "c", &fence, row.position, untried)
+                        .await
+                })
+                .await;
+            assert!(postponed);
+        }
+    }
+    let attempts: Vec<u32> = place
+        .due_rows()
+        .await
+        .iter()
+        .map(|row| row.attempts)
+        .collect();
+    assert_eq!(attempts, [1, 1], "the wait counts as one");
 }
 
 pub(super) async fn a_message_knows_when_it_failed_first<D: TestDatabase>(place: &Place<D>) {

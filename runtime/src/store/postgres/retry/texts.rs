@@ -148,7 +148,7 @@ WHERE r.position = next.position AND NOT r.parked";
 
     postpone = concat!("
 UPDATE {posta}retry
-SET attempts = least(attempts, 2147483646) + $9, last_error = $7,
+SET attempts = greatest(least(attempts, 2147483646) + $9, 1), last_error = $7,
     due_at = statement_timestamp() + $8 * interval '1 microsecond',
     failed_at = coalesce(failed_at, statement_timestamp()), claimed_by = NULL, deaths = 0
 WHERE position = $1 AND consumer = $2 AND NOT parked AND ", owned!());
