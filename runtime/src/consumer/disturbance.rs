@@ -87,7 +87,7 @@ pub(super) async fn patiently<D: Database, T>(
 }
 
 /// Whether the database is the problem, not what it was asked: wait for it.
-fn is_outage(kind: StoreErrorKind) -> bool {
+pub(super) fn is_outage(kind: StoreErrorKind) -> bool {
     matches!(
         kind,
         StoreErrorKind::Unavailable | StoreErrorKind::Contention | StoreErrorKind::Schema

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use super::aside::Death;
 use super::call::{no_handler, undo};
-use super::disturbance::{Interruption, Trouble, patiently};
+use super::disturbance::{Interruption, Trouble, is_outage, patiently};
 use super::partition::Partition;
 use super::verdict::Verdict;
 use crate::dead_letter::{NewDeadLetter, Reason};
@@ -29,6 +29,9 @@ const DUE_TURN: Duration = Duration::from_secs(30);
 
 /// Until a partition asks again for the turn to run something alone.
 const ALONE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Until what is due is looked at again if the database has refused a part of it.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// So many processes may die of a message, one after another and as far as is known, before it is
 /// set aside. Not fewer: whoever loses its lease in the middle of a run looks dead, alive as it is.
@@ -104,13 +107,16 @@ impl<D: Database> Partition<D> {
             return Ok(DueRun::LeaseLost);
         }
         let Claimed { ours, abandoned } = sort(due, &claims);
+        let mut next = Duration::ZERO;
         for row in &ours {
             if !go_on() || Instant::now() >= end {
                 return Ok(DueRun::Done(Some(Duration::ZERO)));
             }
-            let tried = self.try_again(fence, row).await?;
-            if let (Tried::Through, Some(key)) = (tried, &row.envelope.key) {
-                self.run_successors(fence, key).await?;
+            let tried = self.unless_refused(row, self.try_again(fence, row).await)?;
+            match (tried, &row.envelope.key) {
+                (None, _) => next = REFUSED_PAUSE,
+                (Some(Tried::Through), Some(key)) => self.run_successors(fence, key).await?,
+                _ => {}
             }
         }
         if let Some(row) = abandoned.first().filter(|_| alone && go_on()) {
@@ -118,9 +124,34 @@ impl<D: Database> Partition<D> {
             let Ok(_turn) = self.alone.try_lock() else {
                 return Ok(DueRun::Done(Some(ALONE_PAUSE)));
             };
-            self.try_alone(fence, row).await?;
+            let tried = self.unless_refused(row, self.try_alone(fence, row).await)?;
+            if tried.is_none() {
+                next = REFUSED_PAUSE;
+            }
         }
-        Ok(DueRun::Done(Some(Duration::ZERO)))
+        Ok(DueRun::Done(Some(next)))
+    }
+
+    /// `None` if the database is there and does not take what has become of a message: that stays as
+    /// it was and is looked at again. It is this message's alone, and the others have their turn.
+    fn unless_refused(
+        &self,
+        row: &HeldRow,
+        tried: Result<Tried, Interruption>,
+    ) -> Result<Option<Tried>, Interruption> {
+        match tried {
+            Err(Interruption::Database(error)) if !is_outage(error.kind()) => {
+                tracing::error!(
+                    consumer = %self.queue.consumer,
+                    message_id = %row.envelope.id,
+                    position = row.position,
+                    error = &error as &dyn std::error::Error,
+                    "the database refuses what has become of a message; it stays as it was"
+                );
+                Ok(None)
+            }
+            tried => tried.map(Some),
+        }
     }
 
     /// Tries a message that a process left behind, after having counted that one's death. The caller

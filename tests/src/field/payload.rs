@@ -5,7 +5,7 @@ use std::time::Duration;
 use posta::message::{EnvelopeErrorKind, MessageType};
 use posta::outbox::{DispatchPolicy, EnqueueError};
 use posta::retry::{AfterDeadLetter, RetryPolicy};
-use posta::store::Store;
+use posta::store::{LetterFilter, Store};
 use posta::{Consumer, Envelope, Failure, OrderingKey, Outbox, Tx};
 
 use super::{envelope, numbered, send};
@@ -25,6 +25,7 @@ on_every_combination!(
     a_type_without_a_handler_is_set_aside_when_its_grace_is_over,
     a_type_without_a_handler_is_handled_in_order_when_its_handler_comes,
     a_type_without_a_handler_behind_a_failed_head_waits_for_its_handler,
+    a_type_without_a_handler_that_is_replayed_too_soon_holds_up_nobody,
     a_message_over_the_limit_is_refused_and_the_transaction_goes_on,
     a_row_over_a_lowered_limit_is_set_aside_and_its_neighbours_are_sent,
 );
@@ -268,6 +269,51 @@ async fn a_type_without_a_handler_is_set_aside_when_its_grace_is_over<D: TestDat
     );
     let effects = effects_of::<D>(&store, EFFECTS).await;
     assert_eq!(judge(&effects[1..], &expected(1, 2)), Verdict::default());
+}
+
+/// F32: an operator replays what still has no handler. It waits, untried; the others of its
+/// partition do not.
+async fn a_type_without_a_handler_that_is_replayed_too_soon_holds_up_nobody<D: TestDatabase>(
+    broker: BrokerKind,
+) {
+    let world = World::<D>::fresh(broker).await;
+    let store = leave_an_echo_between_two(&world).await;
+    let consumer = || effects_consumer::<D>(&Calls::default()).retry(continues());
+    let hasty = builder(&world)
+        .unknown_type_grace(Duration::from_millis(100))
+        .consumer(consumer())
+        .start()
+        .await
+        .expect("a running service");
+    until_quiet::<D>(&store, EFFECTS, 3).await;
+    hasty.stop().await.expect("a drain");
+
+    let posta = builder(&world)
+        .consumer(consumer())
+        .start()
+        .await
+        .expect("a running service");
+    let operator = posta.operator("a test").expect("an operator");
+    let all = LetterFilter::default();
+    let letters = operator.letters(&all, None, 10).await.expect("letters");
+    assert_eq!(letters.len(), 1);
+    operator
+        .replay(letters[0].id, "too soon")
+        .await
+        .expect("a replay");
+    until("it waits for a handler again", async || {
+        rows::<D>(&store, "retry", UNHANDLED).await == 1
+    })
+    .await;
+    let of_each_key: Vec<Envelope> = (0..20).map(|key| envelope(key, 2)).collect();
+    let before = effects_of::<D>(&store, EFFECTS).await.len();
+    let others = of_each_key.len() - 1;
+    send(&posta, of_each_key).await;
+    until("all but its key's are through", async || {
+        effects_of::<D>(&store, EFFECTS).await.len() == before + others
+    })
+    .await;
+    posta.stop().await.expect("a drain");
 }
 
 /// F32: a rolling deployment brings the handler. Until then the message waits, and its key behind

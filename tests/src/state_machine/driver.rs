@@ -429,6 +429,10 @@ where
                 let title = format!("not at rest after {PATIENCE:?}");
                 let mut wrong = restless;
                 wrong.extend(details::<D>(&self.store).await);
+                for (number, process) in self.processes.iter().enumerate() {
+                    let story = process.iter().flat_map(Process::story);
+                    wrong.extend(story.map(|line| format!("process {number}: {line}")));
+                }
                 return Err(report(&title, &wrong, &found));
             }
             actix_rt::time::sleep(Duration::from_millis(20)).await;

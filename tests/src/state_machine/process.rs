@@ -3,11 +3,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use posta::Tables;
-use posta::supervision::at_crash_points;
+use posta::supervision::{ChildState, Registry, at_crash_points};
 use tokio::sync::oneshot;
 
 use super::service::{Faults, Token, builder};
-use crate::world::{TestDatabase, World, until};
+use crate::world::{TestDatabase, World, log, until};
 
 /// Where processes are to die: by their actor systems, the point and how often it is reached until
 /// then.
@@ -47,6 +47,7 @@ fn reach(point: &'static str) {
 /// what the database sees of a process that was killed.
 pub(super) struct Process {
     system: actix::System,
+    registry: Registry,
     drain: Option<oneshot::Sender<()>>,
     thread: JoinHandle<()>,
     token: Weak<Token>,
@@ -69,8 +70,10 @@ impl Process {
         let thread = std::thread::spawn(move || {
             run::<D>(&url, tables, &faults, token, is_new, started, drained);
         });
+        let (system, registry) = running.await.expect("a running service");
         Self {
-            system: running.await.expect("a running service"),
+            system,
+            registry,
             drain: Some(drain),
             thread,
             token: weak,
@@ -85,6 +88,22 @@ impl Process {
     /// Has it live.
     pub(super) fn disarm(&self) {
         armed().remove(&self.system.id());
+    }
+
+    /// What it does and what it has logged last; it goes on without a log.
+    pub(super) fn story(&self) -> Vec<String> {
+        let children = self.registry.children().into_iter();
+        let mut story: Vec<String> = children
+            .map(|(name, child)| match (child.state, child.last_error) {
+                (ChildState::Running, None) => format!("{name} runs"),
+                (state, error) => {
+                    let error = error.map(|(error, _)| error);
+                    format!("{name}: {state:?}, restarts {}, {error:?}", child.restarts)
+                }
+            })
+            .collect();
+        story.extend(log::take(self.system.id()));
+        story
     }
 
     /// Whether it has died.
@@ -108,6 +127,7 @@ impl Process {
     }
 
     async fn ended(self) {
+        log::take(self.system.id());
         let thread = self.thread;
         tokio::task::spawn_blocking(move || thread.join())
             .await
@@ -124,13 +144,15 @@ fn run<D: TestDatabase>(
     faults: &Faults,
     token: Arc<Token>,
     is_new: bool,
-    started: oneshot::Sender<actix::System>,
+    started: oneshot::Sender<(actix::System, Registry)>,
     drained: oneshot::Receiver<()>,
 ) {
     let runner = actix::System::new();
     runner.block_on(async {
+        log::keep(actix::System::current().id());
         let builder = builder::<D>(database_url, tables, faults, token, is_new);
         let posta = builder.start().await.expect("a service that starts");
+        let registry = posta.registry().clone();
         actix::spawn(async move {
             if drained.await.is_ok() {
                 posta.stop().await.expect("a drain within its grace");
@@ -139,7 +161,7 @@ fn run<D: TestDatabase>(
             // Kept until its system stops.
             std::future::pending::<()>().await;
         });
-        let _ = started.send(actix::System::current());
+        let _ = started.send((actix::System::current(), registry));
     });
     runner.run().expect("an end without an error");
 }

@@ -74,35 +74,79 @@ where
     snapshot
 }
 
-/// What else there is to know when something does not go on: the retry table and the leases of
-/// partitions, with times and owners.
+/// What else there is to know when something does not go on: what waits, who has claimed it, who
+/// owns what until when, and who is alive.
 pub(super) async fn details<D>(store: &D::Store) -> Vec<String>
 where
     D: TestDatabase + harness::database::TestDatabase,
 {
-    let (now, owner) = match D::KIND {
+    let (now, id) = match D::KIND {
         "sqlite" => (
             "CAST(CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) AS text)",
-            ["lower(hex(claimed_by))", "lower(hex(owner))"],
+            ["lower(hex(", "))"],
         ),
-        _ => (
-            "CAST(clock_timestamp() AS text)",
-            ["CAST(claimed_by AS text)", "CAST(owner AS text)"],
-        ),
+        _ => ("CAST(clock_timestamp() AS text)", ["CAST(", " AS text)"]),
     };
-    let table = |noun| <D as harness::database::TestDatabase>::table(store.tables(), noun);
-    let [claimed_by, owner] = owner;
-    let sql = format!(
-        "SELECT 'now ' || {now} AS value UNION ALL \
-         SELECT 'retry ' || CAST(position AS text) || ', slot ' || CAST(slot AS text) || \
-         ', attempts ' || CAST(attempts AS text) || ', deaths ' || CAST(deaths AS text) || \
-         ', due ' || COALESCE(CAST(due_at AS text), '-') || ', claimed by ' || \
-         COALESCE({claimed_by}, '-') || ', ' || COALESCE(last_error, '') FROM {} UNION ALL \
-         SELECT resource || ' ' || CAST(number AS text) || ', owner ' || COALESCE({owner}, '-') || \
-         ', epoch ' || CAST(epoch AS text) || ', until ' || \
-         COALESCE(CAST(expires_at AS text), '-') FROM {} WHERE resource LIKE 'consumer%'",
-        table("retry"),
-        table("lease"),
+    let table = |noun: &str| <D as harness::database::TestDatabase>::table(store.tables(), noun);
+    let id = |column: &str| format!("COALESCE({}{column}{}, '-')", id[0], id[1]);
+    let text = |column: &str| format!("COALESCE(CAST({column} AS text), '-')");
+    let line = |noun: &str, columns: &[(&str, String)], which: &str| {
+        let columns: Vec<String> = columns
+            .iter()
+            .map(|(name, value)| format!("', {name} ' || {value}"))
+            .collect();
+        let (columns, table) = (columns.join(" || "), table(noun));
+        format!(" UNION ALL SELECT '{noun}' || {columns} FROM {table} WHERE {which}")
+    };
+    let mut sql = format!("SELECT 'now ' || {now} AS value");
+    sql += &line(
+        "retry",
+        &[
+            ("consumer", "consumer".to_owned()),
+            ("position", text("position")),
+            ("slot", text("slot")),
+            ("type", "message_type".to_owned()),
+            ("attempts", text("attempts")),
+            ("deaths", text("deaths")),
+            ("held at", text("held_at")),
+            ("due at", text("due_at")),
+            ("claimed by", id("claimed_by")),
+            ("error", text("last_error")),
+        ],
+        "true",
+    );
+    sql += &line(
+        "outbox",
+        &[
+            ("position", text("position")),
+            ("slot", text("slot")),
+            ("type", "message_type".to_owned()),
+            ("attempts", text("attempts")),
+            ("held until", text("held_until")),
+            ("error", text("last_error")),
+        ],
+        "true",
+    );
+    let until = ("until", text("expires_at"));
+    sql += &line(
+        "lease",
+        &[
+            ("of", "resource".to_owned()),
+            ("number", text("number")),
+            ("owner", id("owner")),
+            ("epoch", text("epoch")),
+            until.clone(),
+        ],
+        "resource LIKE 'consumer%' OR number = 0",
+    );
+    sql += &line(
+        "member",
+        &[
+            ("of", "resource".to_owned()),
+            ("member", id("member")),
+            until,
+        ],
+        "true",
     );
     let mut session = store.begin_read().await.expect("a transaction");
     let lines = <D as harness::database::TestDatabase>::texts(&mut session, &sql).await;

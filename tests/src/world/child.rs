@@ -134,7 +134,7 @@ fn run_when_asked() {
 
 fn run<D: TestDatabase>() {
     let env = |name: &str| std::env::var(format!("POSTA_TEST_CHILD_{name}"));
-    super::show_logs();
+    super::log::show_logs();
     actix::System::new().block_on(async move {
         let broker = Broker::from_url(&env("BROKER").expect("a broker")).expect("a valid broker");
         let tables = Tables::named(env("TABLES").expect("tables")).expect("a valid name");

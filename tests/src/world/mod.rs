@@ -8,6 +8,7 @@ pub(crate) mod child;
 pub(crate) mod database;
 pub(crate) mod effects;
 pub(crate) mod gate;
+pub(crate) mod log;
 pub(crate) mod script;
 pub(crate) mod service;
 
@@ -54,7 +55,7 @@ impl<D: TestDatabase> World<D> {
     }
 
     async fn on(vhost: Option<Vhost>) -> Self {
-        show_logs();
+        log::show_logs();
         let (database_url, tables, guard) = D::fresh().await;
         let broker_url = match &vhost {
             None => "database".to_owned(),
@@ -88,15 +89,6 @@ impl<D: TestDatabase> World<D> {
     pub(crate) fn store(&self) -> D::Store {
         database::store::<D>(&self.database_url, &self.tables)
     }
-}
-
-/// Shows what `RUST_LOG` asks for, on standard error.
-pub(crate) fn show_logs() {
-    // A second call in one process finds the first one's subscriber.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .try_init();
 }
 
 /// Asks again and again until the answer is yes.

@@ -1,16 +1,19 @@
 use std::time::Duration;
 
+use posta::store::Store;
+
 use super::three_tries;
 use crate::field::{envelope, partitions_of, send};
-use crate::world::effects::{Verdict, effects_of, judge};
+use crate::world::effects::{Verdict, effects_of, judge, table};
 use crate::world::script::{Act, Script, scripted_consumer, until_letters};
-use crate::world::service::{EFFECTS, builder, expected, quick_retry};
+use crate::world::service::{EFFECTS, builder, expected, quick_retry, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
 on_every_combination!(
     a_handler_that_knows_more_is_believed,
     a_handler_past_its_deadline_is_dropped_and_its_database_work_undone,
     a_panic_is_a_failed_try_of_its_own_message_only,
+    a_message_whose_fate_the_database_refuses_holds_up_nobody,
 );
 
 async fn a_handler_that_knows_more_is_believed<D: TestDatabase>(broker: BrokerKind) {
@@ -135,4 +138,59 @@ async fn a_panic_is_a_failed_try_of_its_own_message_only<D: TestDatabase>(broker
         .filter(|it| it.key.len() == 2 && it.key.as_str() < "k6")
         .collect();
     assert_eq!(judge(&first, &of_keys), Verdict::default());
+}
+
+/// Whatever it is that cannot be written down of one message, the others of its partition go on, and
+/// it does when it can.
+async fn a_message_whose_fate_the_database_refuses_holds_up_nobody<D: TestDatabase>(
+    broker: BrokerKind,
+) {
+    let world = World::<D>::fresh(broker).await;
+    let store = world.store();
+    let run = async |sql: &str| {
+        let sql = sql.replace("{retry}", &table::<D>(&store, "retry"));
+        let mut session = store.begin().await.expect("a transaction");
+        D::run(&mut session, &sql).await.expect("plain SQL");
+        session.commit().await.expect("a commit");
+    };
+    let [refuse, take] = match D::KIND {
+        "sqlite" => [
+            "CREATE TRIGGER refuse BEFORE UPDATE ON {retry} WHEN NEW.attempts > 1 \
+             BEGIN SELECT RAISE(ABORT, 'no second try'); END",
+            "DROP TRIGGER refuse",
+        ],
+        _ => [
+            "ALTER TABLE {retry} ADD CONSTRAINT refuse CHECK (attempts <= 1)",
+            "ALTER TABLE {retry} DROP CONSTRAINT refuse",
+        ],
+    };
+    run(refuse).await;
+    let script = Script::one(0, 0, Act::Fail);
+    let posta = three_tries(&world, &script)
+        .start()
+        .await
+        .expect("a service");
+    send(&posta, vec![envelope(0, 0), envelope(0, 1)]).await;
+    until("it has failed twice", async || {
+        let tries = script.tries(0, 0);
+        tries.iter().any(|it| it.attempt == 2)
+    })
+    .await;
+    let others = (1..20).map(|key| envelope(key, 0)).collect();
+    send(&posta, others).await;
+    until("the others are through", async || {
+        effects_of::<D>(&store, EFFECTS).await.len() == 19
+    })
+    .await;
+    script.mend();
+    run(take).await;
+    until_quiet::<D>(&store, EFFECTS, 21).await;
+    posta.stop().await.expect("a drain");
+    let effects = effects_of::<D>(&store, EFFECTS).await;
+    let of_its_key: Vec<i64> = effects
+        .iter()
+        .filter(|it| it.key == "k0")
+        .map(|it| it.number)
+        .collect();
+    assert_eq!(of_its_key, [0, 1]);
 }
