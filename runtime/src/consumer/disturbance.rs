@@ -1,4 +1,3 @@
-use std::error::Error;
 use std::time::Duration;
 
 use super::{Failure, HandleError, Nature};
@@ -6,6 +5,7 @@ use crate::broker::BrokerError;
 use crate::outbox::EnqueueError;
 use crate::retry::Backoff;
 use crate::store::{Database, StoreError, StoreErrorKind};
+use crate::supervision::chain;
 
 /// How often a handler is called again that the database disturbed, before that counts as its
 /// failure: the database that it complains of may be another than ours, or the deadlock its own.
@@ -103,8 +103,7 @@ fn is_disturbance<D: Database>(error: &HandleError) -> bool {
     if failure.nature() != Nature::Transient {
         return false;
     }
-    let mut next: Option<&(dyn Error + 'static)> = Some(failure.source());
-    while let Some(error) = next {
+    chain(failure.source()).any(|error| {
         let kind = if let Some(error) = error.downcast_ref::<diesel::result::Error>() {
             Some(D::classify(error))
         } else if let Some(EnqueueError::Store(error)) = error.downcast_ref::<EnqueueError>() {
@@ -112,13 +111,9 @@ fn is_disturbance<D: Database>(error: &HandleError) -> bool {
         } else {
             error.downcast_ref::<StoreError>().map(StoreError::kind)
         };
-        if matches!(
+        matches!(
             kind,
             Some(StoreErrorKind::Unavailable | StoreErrorKind::Contention)
-        ) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+        )
+    })
 }

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -8,9 +7,11 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
+use super::guarded_call::GuardedCall;
 use super::{Extract, ExtractError, Failure, HandleError, State};
 use crate::message::{Codec, DecodeError, Envelope, Message};
 use crate::store::{Database, Tx};
+use crate::supervision::panic_text;
 
 /// An async function that handles a message: `async fn(message: M, tx: &mut Tx<'_, Db>) ->
 /// Result<(), Failure>`, with up to four more arguments that implement [`Extract`].
@@ -231,10 +232,10 @@ impl<D: Database> Handler<D> {
         state: &State,
         tx: &mut Tx<'_, D>,
     ) -> Result<(), HandleError> {
-        let call = self.glue.handle(envelope, attempt, state, tx);
+        let call = GuardedCall::new(self.glue.handle(envelope, attempt, state, tx));
         match AssertUnwindSafe(call).catch_unwind().await {
             Ok(outcome) => outcome,
-            Err(panic) => Err(HandleError::Panicked(panic_message(panic.as_ref()))),
+            Err(panic) => Err(HandleError::Panicked(panic_text(panic.as_ref()))),
         }
     }
 
@@ -353,12 +354,6 @@ fn arrange<M: Message, Args: Arguments>(
         M::Codec::decode(&envelope.payload, envelope.version).map_err(HandleError::Decode)?;
     let args = Args::extract(state, envelope, attempt).map_err(HandleError::Extract)?;
     Ok((message, args))
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned())
 }
 
 #[cfg(all(test, feature = "sqlite"))]

@@ -39,6 +39,7 @@ mod due;
 mod error;
 mod extract;
 pub(crate) mod generated;
+mod guarded_call;
 mod handled;
 mod handler;
 mod handlers;

@@ -32,7 +32,7 @@ impl Overflow {
     /// How many may wait when the partition goes on: some less than the limit, so that it does not
     /// stop again at once.
     pub(super) fn relief(&self) -> usize {
-        self.limit - self.limit / 10
+        self.limit - (self.limit / 10).max(1)
     }
 }
 
@@ -175,5 +175,24 @@ impl<D: Database> Partition<D> {
         let count = self.store.held_count(session, consumer, key, limit).await?;
         self.held.counted(key, count);
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise it would take the same deliveries again and again, and the broker count them.
+    #[test]
+    fn a_partition_goes_on_with_room_for_one_message_at_least() {
+        for limit in [1, 2, 9, 10, 11, 100_000, usize::MAX] {
+            let key = OrderingKey::new("k").unwrap();
+            let overflow = Overflow {
+                key,
+                count: limit,
+                limit,
+            };
+            assert!(overflow.relief() < limit, "{limit}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::partition::Partition;
 use crate::message::OrderingKey;
 use crate::outbox::Context;
 use crate::store::{Database, Fence, HeldRow, RetryStore, Store, StoreError, Tx};
-use crate::supervision::crash_point;
+use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::Processed;
 
 /// What became of messages of one key that were run together.
@@ -90,7 +90,7 @@ impl<D: Database> Partition<D> {
             Err(error) => {
                 tracing::debug!(
                     consumer = %self.queue.consumer,
-                    error = &error as &dyn std::error::Error,
+                    error = %error_chain(&error),
                     index = failed,
                     "successors that were run together failed; those before are run again"
                 );

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::settings::{CONNECTIONS_DEFAULT, Settings};
+use super::settings::{CONNECT_TIMEOUT_MAX, CONNECTIONS_DEFAULT, Settings};
 use super::spawn::Parts;
 use super::{Posta, StartError};
 use crate::broker::Broker;
@@ -89,8 +89,8 @@ impl<D: Database> Builder<D> {
         self
     }
 
-    /// How long to wait for a connection before the database counts as unavailable; 10 s by
-    /// default.
+    /// How long to wait for a connection before the database counts as unavailable, at most 10 min;
+    /// 10 s by default.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect.timeout = timeout;
@@ -230,6 +230,12 @@ impl<D: Database> Builder<D> {
             mistakes.push(format!(
                 "connections_max: {}; it must be at least 4",
                 self.connect.connections_max
+            ));
+        }
+        if self.connect.timeout.is_zero() || self.connect.timeout > CONNECT_TIMEOUT_MAX {
+            mistakes.push(format!(
+                "connect_timeout: {:?}; it must be more than 0 and at most {CONNECT_TIMEOUT_MAX:?}",
+                self.connect.timeout
             ));
         }
         if !mistakes.is_empty() {

@@ -24,6 +24,8 @@ pub const BATCH_MAX: usize = 10_000;
 pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// Connections of the pool that Posta makes, unless the configuration says otherwise.
 pub const CONNECTIONS_DEFAULT: usize = 16;
+/// The longest time to wait for a connection: whoever waits is better told.
+pub const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// How long a drain may take, unless the configuration says otherwise.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(25);
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use time::OffsetDateTime;
+use time::{OffsetDateTime, UtcOffset};
 
 use super::error::DueError;
 use crate::store::Due;
@@ -22,13 +22,19 @@ pub(crate) fn checked(due: Due) -> Result<Due, DueError> {
             delay,
             delay_max: DELAY_MAX,
         }),
-        Due::At(at) if at.to_offset(time::UtcOffset::UTC).year() > DUE_YEAR_MAX => {
-            Err(DueError::Year {
-                year: at.year(),
-                year_max: DUE_YEAR_MAX,
-            })
+        Due::At(at) => {
+            let at = at.max(OffsetDateTime::UNIX_EPOCH);
+            // There is none that late in UTC: it is the last evening of the calendar, west of it.
+            let utc = at.checked_to_offset(UtcOffset::UTC);
+            let year = utc.map_or(DUE_YEAR_MAX + 1, OffsetDateTime::year);
+            match year > DUE_YEAR_MAX {
+                true => Err(DueError::Year {
+                    year,
+                    year_max: DUE_YEAR_MAX,
+                }),
+                false => Ok(Due::At(at)),
+            }
         }
-        Due::At(at) => Ok(Due::At(at.max(OffsetDateTime::UNIX_EPOCH))),
         Due::After(_) => Ok(due),
     }
 }
@@ -58,7 +64,18 @@ mod tests {
         let epoch = Due::At(OffsetDateTime::UNIX_EPOCH);
         assert_eq!(at(datetime!(-9999-01-01 0:00 UTC)), epoch);
         assert_eq!(at(datetime!(1969-12-31 23:59:59.999 UTC)), epoch);
+        assert_eq!(at(datetime!(-9999-01-01 0:00 +23:00)), epoch);
         let late = datetime!(9999-12-31 23:59:59 UTC);
         assert_eq!(at(late), Due::At(late));
+    }
+
+    #[test]
+    fn a_time_behind_the_calendars_end_in_utc_is_refused() {
+        let error = checked(Due::At(datetime!(9999-12-31 23:00 -2:00))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it is to be due in the year 10000, after the year 9999"
+        );
+        assert!(checked(Due::At(datetime!(9999-12-31 23:00 +2:00))).is_ok());
     }
 }

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
-use super::{Phase, Registry};
+use super::{Phase, Registry, error_chain, panic_text};
 use crate::retry::Backoff;
 
 /// Why a child's body ended before it was told to.
@@ -86,21 +85,6 @@ fn outage_delay(failures: u32, random: f64) -> Duration {
     OUTAGE_BACKOFF.delay_with(failures, 0.5 + random / 2.0)
 }
 
-/// An error with its sources, on one line, for people.
-pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let part = error.to_string();
-        if !text.ends_with(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        source = error.source();
-    }
-    text
-}
-
 /// How a body ended.
 pub(crate) enum Outcome {
     Finished,
@@ -161,12 +145,6 @@ impl Actor for ChildActor {
         };
         context.spawn(run.into_actor(self).map(|(), _, context| context.stop()));
     }
-}
-
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned())
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 
 mod child;
 pub(crate) mod crash;
+mod error_text;
 mod phase;
 mod registry;
 mod supervisor;
@@ -27,10 +28,11 @@ mod supervisor;
 mod tests;
 mod wake;
 
-pub(crate) use child::{Body, ChildError, Life, error_chain};
+pub(crate) use child::{Body, ChildError, Life};
 #[cfg(feature = "crash-points")]
 pub use crash::at_crash_points;
 pub(crate) use crash::crash_point;
+pub(crate) use error_text::{chain, error_chain, panic_text};
 pub use phase::Phase;
 pub use registry::{ChildState, ChildStatus, Registry};
 pub(crate) use supervisor::{ChildSpec, Drained, Start, Supervisor};

@@ -1,17 +1,18 @@
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _};
 
 use crate::exit::Failed;
 use crate::flags::Deed;
-use crate::say;
+use crate::interrupt::apart;
+use crate::{say, tell};
 
 /// Shows what a change would do, and asks whether to do it.
 ///
 /// `--dry-run` never does it (`Ok(false)`), `--yes` does; in a terminal a person is asked; anything
 /// else is not confirmed. With `--json` the dry run is shown only where nothing else will be.
-pub(crate) fn confirmed(deed: &Deed, json: bool, dry_run: &str) -> Result<bool, Failed> {
+pub(crate) async fn confirmed(deed: &Deed, json: bool, dry_run: &str) -> Result<bool, Failed> {
     let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if !json || !deed.yes {
-        say(dry_run)?;
+        say(dry_run.as_bytes())?;
     }
     if deed.dry_run {
         return Ok(false);
@@ -22,14 +23,15 @@ pub(crate) fn confirmed(deed: &Deed, json: bool, dry_run: &str) -> Result<bool, 
     if !asks {
         return Err(Failed::NotConfirmed);
     }
-    eprint!("Go on? [y/N] ");
-    let mut answer = String::new();
-    std::io::stderr()
-        .flush()
-        .and_then(|()| std::io::stdin().read_line(&mut answer))
-        .map_err(|error| Failed::Io("ask", error))?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(true),
+    tell("Go on? [y/N] ");
+    let answer = apart("ask", || {
+        let mut answer = Vec::new();
+        std::io::stdin().lock().read_until(b'\n', &mut answer)?;
+        Ok(answer)
+    });
+    let answer = answer.await?;
+    match answer.trim_ascii().to_ascii_lowercase().as_slice() {
+        b"y" | b"yes" => Ok(true),
         _ => Err(Failed::NotConfirmed),
     }
 }

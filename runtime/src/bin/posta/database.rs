@@ -39,6 +39,14 @@ pub(crate) async fn run(flags: &Flags) -> Result<String, Failed> {
         Kind::Sqlite => {
             // Opening a file makes it; a command that only looks must not.
             let file = file_of(&url);
+            if !url.starts_with("sqlite:") && url.contains(['@', '=']) && !file.exists() {
+                // Most likely meant for PostgreSQL: nothing is said of it, and no file made of it.
+                return Err(Failed::Usage(
+                    "the database is no file that is there; a PostgreSQL URL begins with \
+                     postgres://, and a new file of such a name with sqlite:"
+                        .to_owned(),
+                ));
+            }
             if !matches!(flags.command, Command::Migrate(_)) && !file.exists() {
                 return Err(Failed::NoFile(file.display().to_string()));
             }

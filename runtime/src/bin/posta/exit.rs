@@ -12,6 +12,7 @@ Exit codes:
   3  not confirmed: nothing was changed; repeat it with --yes
   4  nothing matched, or there is no such letter or run
   5  the database cannot be reached
+  128 + n  ended by the signal n (130: Ctrl-C); the transaction under way was rolled back
 
 Environment:
   POSTA_DATABASE  the database, if --database is not given
@@ -25,6 +26,10 @@ pub(crate) enum Failed {
     Usage(String),
     /// A change was not confirmed.
     NotConfirmed,
+    /// The editor was left without a change.
+    Unchanged,
+    /// A signal of this number came.
+    Interrupted(u8),
     /// Nothing matched.
     Nothing(&'static str),
     /// The database's file is not there; only `migrate` makes one.
@@ -44,7 +49,8 @@ impl Failed {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::NotConfirmed => 3,
+            Self::NotConfirmed | Self::Unchanged => 3,
+            Self::Interrupted(signal) => 128 + signal,
             Self::Nothing(_) => 4,
             #[cfg(feature = "sqlite")]
             Self::NoFile(_) => 5,
@@ -67,6 +73,8 @@ impl Failed {
             Self::NotConfirmed => {
                 "not confirmed, so nothing was changed; repeat it with --yes".to_owned()
             }
+            Self::Unchanged => "the payload was left as it is, so nothing was changed".to_owned(),
+            Self::Interrupted(signal) => format!("interrupted by signal {signal}"),
             Self::Nothing(text) => (*text).to_owned(),
             #[cfg(feature = "sqlite")]
             Self::NoFile(file) => {

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use posta::operations::operator::{RATE_MAX, REASON_BYTES_MAX};
 use posta::store::LetterState;
 
 use crate::exit::EXIT_CODES;
@@ -50,7 +51,7 @@ pub(crate) struct Place {
 #[command(next_help_heading = "On record")]
 pub(crate) struct Deed {
     /// Why, for the record: 1 to 2,000 bytes
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub(crate) reason: String,
 
     /// Who, for the record: 1 to 200 bytes; USER if it is not given
@@ -194,13 +195,13 @@ pub(crate) struct ReplayFlags {
     pub(crate) selected: Selected,
 
     /// At most so many letters a second, over all processes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_MAX)))]
     pub(crate) rate: Option<u32>,
 
     /// Stop when so many have died again
     ///
     /// Never more than so many are on their way at once.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) failures_max: Option<u32>,
 
     /// What failed longer ago is flagged
@@ -332,5 +333,18 @@ impl From<StateFlag> for LetterState {
             StateFlag::Replayed => Self::Replayed,
             StateFlag::Discarded => Self::Discarded,
         }
+    }
+}
+
+/// A reason that can be put on record, known before anything is looked at or asked.
+fn parse_reason(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    match text.len() {
+        bytes if bytes > REASON_BYTES_MAX => Err(format!(
+            "it has {bytes} bytes, more than the {REASON_BYTES_MAX} allowed"
+        )),
+        _ => Ok(text.to_owned()),
     }
 }

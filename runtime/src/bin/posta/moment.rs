@@ -19,11 +19,15 @@ pub(crate) enum Moment {
 }
 
 impl Moment {
-    /// The time that is meant, seen from the database's clock.
+    /// The time that is meant, seen from the database's clock; the beginning of the calendar for
+    /// one longer ago.
     pub(crate) fn seen_from(self, now: OffsetDateTime) -> OffsetDateTime {
         match self {
             Self::At(at) => at,
-            Self::Ago(ago) => now - ago,
+            Self::Ago(ago) => time::Duration::try_from(ago)
+                .ok()
+                .and_then(|ago| now.checked_sub(ago))
+                .unwrap_or(PrimitiveDateTime::MIN.assume_utc()),
         }
     }
 }
@@ -87,15 +91,15 @@ pub(crate) fn seconds(at: OffsetDateTime) -> String {
 
 /// As RFC 3339 has it, in UTC: for programs.
 pub(crate) fn rfc3339(at: OffsetDateTime) -> String {
-    at.to_offset(UtcOffset::UTC)
-        .format(&Rfc3339)
-        .unwrap_or_else(|_| at.to_string())
+    at.checked_to_offset(UtcOffset::UTC)
+        .and_then(|utc| utc.format(&Rfc3339).ok())
+        .unwrap_or_else(|| at.to_string())
 }
 
 fn format(at: OffsetDateTime, format: &[BorrowedFormatItem<'_>]) -> String {
-    at.to_offset(UtcOffset::UTC)
-        .format(format)
-        .unwrap_or_else(|_| at.to_string())
+    at.checked_to_offset(UtcOffset::UTC)
+        .and_then(|utc| utc.format(format).ok())
+        .unwrap_or_else(|| at.to_string())
 }
 
 /// A length of time for people: its two largest units.
@@ -144,6 +148,15 @@ mod tests {
         for wrong in ["", "s", "yesterday", "-1h", "2026-13-01", "5", "1é"] {
             assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn longer_ago_than_the_calendar_is_its_beginning() {
+        let now = datetime!(2026-11-30 0:00 UTC);
+        let day = |text: &str| text.parse::<Moment>().unwrap().seen_from(now);
+        assert_eq!(day("1d"), datetime!(2026-11-29 0:00 UTC));
+        assert_eq!(day("4294967295d"), datetime!(-9999-01-01 0:00 UTC));
+        assert!(rfc3339(datetime!(9999-12-31 23:00 -2:00)).starts_with("9999-12-31"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
 
-use time::OffsetDateTime;
+use time::{OffsetDateTime, PrimitiveDateTime};
 
 use super::check::Handlers;
 use super::{Decodes, HandlerPresence, Operator, OperatorError};
@@ -109,7 +110,7 @@ impl<D: Database> Operator<D> {
             .await?;
         let mut tally = Tally {
             handlers: Handlers::new(self.wiring.as_ref(), announced),
-            forgotten_before: now - self.inbox_retention,
+            forgotten_before: before(now, self.inbox_retention),
             hashes: RandomState::new(),
             distinct: HashSet::new(),
             named: HashMap::new(),
@@ -127,6 +128,14 @@ impl<D: Database> Operator<D> {
         }
         Ok(tally.end())
     }
+}
+
+/// So long before a time; the beginning of the calendar, if that was later.
+fn before(now: OffsetDateTime, long: Duration) -> OffsetDateTime {
+    time::Duration::try_from(long)
+        .ok()
+        .and_then(|long| now.checked_sub(long))
+        .unwrap_or(PrimitiveDateTime::MIN.assume_utc())
 }
 
 struct Tally<'w, D: Database> {
@@ -217,6 +226,21 @@ impl<D: Database> Tally<'_, D> {
         DryRun {
             types: self.types.into_values().collect(),
             ..self.found
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retention_longer_than_the_calendar_forgets_nothing() {
+        let now = OffsetDateTime::UNIX_EPOCH;
+        let day = Duration::from_secs(86_400);
+        assert_eq!(before(now, day), now - day);
+        for long in [day * u32::MAX, Duration::MAX] {
+            assert!(before(now, long) < now - day * 365 * 9_999);
         }
     }
 }

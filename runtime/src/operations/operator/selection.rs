@@ -90,9 +90,10 @@ fn cut(text: &str) -> &str {
 
 /// A time in UTC, as RFC 3339 has it.
 pub(super) fn utc(at: OffsetDateTime) -> String {
-    at.to_offset(time::UtcOffset::UTC)
-        .format(&Rfc3339)
-        .unwrap_or_else(|_| at.to_string())
+    // At the ends of the calendar there is none in UTC, or RFC 3339 has no words for it.
+    at.checked_to_offset(time::UtcOffset::UTC)
+        .and_then(|utc| utc.format(&Rfc3339).ok())
+        .unwrap_or_else(|| at.to_string())
 }
 
 #[cfg(test)]
@@ -115,6 +116,20 @@ mod tests {
             filter.in_words(),
             "of consumer billing, type \"order.placed\", error with \"time\\\"out\", \
              dead from 1970-01-01T00:00:00Z, parked"
+        );
+    }
+
+    #[test]
+    fn times_at_the_ends_of_the_calendar_have_words() {
+        let filter = LetterFilter {
+            dead_from: Some(time::macros::datetime!(-9999-01-01 0:00 +2:00)),
+            dead_before: Some(time::macros::datetime!(9999-12-31 23:59:59 -12:00)),
+            ..LetterFilter::default()
+        };
+        assert_eq!(
+            filter.in_words(),
+            "dead from -9999-01-01 0:00:00.0 +02:00:00, \
+             dead before 9999-12-31 23:59:59.0 -12:00:00"
         );
     }
 

@@ -5,6 +5,7 @@ mod crash;
 mod dead_queue;
 mod killer;
 mod nature;
+mod odd_errors;
 mod overflow;
 mod parked;
 mod policy;

@@ -234,6 +234,7 @@ async fn a_policy_that_cannot_hold_does_not_start() {
     let started = builder(&world)
         .retry(RetryPolicy::default().attempts_max(0))
         .held_max(0)
+        .connect_timeout(Duration::MAX)
         .consumer(
             effects_consumer::<Sqlite>(&Calls::default())
                 .retry(quick_retry().deadline(Duration::from_secs(1800)))
@@ -247,6 +248,7 @@ async fn a_policy_that_cannot_hold_does_not_start() {
     for part in [
         "retry: attempts_max: 0; it must be 1 to 1000",
         "held_max: 0; it must be at least 1",
+        "connect_timeout: 18446744073709551615.999999999s; it must be more than 0 and at most 600s",
         "consumer \"effects\", retry: deadline: 1800s; it must be 1ms to 1740s",
         "consumer \"effects\", retry_for \"test.stubborn\": immediate: 1000",
         "consumer \"effects\", retry_for \"test.stubborn\": it has no handler of this type",
@@ -254,5 +256,5 @@ async fn a_policy_that_cannot_hold_does_not_start() {
         let found = mistakes.iter().filter(|it| it.starts_with(part)).count();
         assert_eq!(found, 1, "{part}: {mistakes:?}");
     }
-    assert_eq!(mistakes.len(), 5, "{mistakes:?}");
+    assert_eq!(mistakes.len(), 6, "{mistakes:?}");
 }

@@ -98,10 +98,16 @@ fn a_database_that_cannot_be_reached_has_its_exit_code_and_no_password_is_shown(
     for url in [
         "mysql://root:hunter2@c/d",
         "postgres://root:hunter2@[bad/app",
+        // What is meant for PostgreSQL and is no URL of it.
+        "root:hunter2@127.0.0.1/app",
+        "//root:hunter2@127.0.0.1/app",
+        "host=127.0.0.1 user=root password=hunter2 dbname=app",
     ] {
-        let answer = bare(&["status", "--database", url]);
-        assert_ne!(answer.code, 0, "{answer:?}");
-        assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
+        for command in [&["status"][..], &["migrate", "--yes"]] {
+            let answer = bare(&[command, &["--database", url]].concat());
+            assert_ne!(answer.code, 0, "{answer:?}");
+            assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
+        }
     }
     assert_eq!(bare(&["status"]).code, 2, "no database was named");
 }

@@ -3,4 +3,7 @@
 mod answers;
 mod changes;
 mod errors;
+mod hostile;
 mod posta;
+#[cfg(unix)]
+mod terminal;

@@ -37,12 +37,7 @@ impl Cli {
 
     /// The same, with this on its standard input.
     pub(super) async fn run_with(&self, arguments: &[&str], input: &[u8]) -> Answer {
-        let mut command = Command::new(path());
-        command
-            .args(arguments)
-            .args(["--tables", &self.tables])
-            .env("POSTA_DATABASE", &self.url)
-            .env("USER", "ada");
+        let command = self.command(arguments);
         let input = input.to_vec();
         let answer = actix_rt::task::spawn_blocking(move || answer(command, &input))
             .await
@@ -51,6 +46,17 @@ impl Cli {
             answer.fits();
         }
         answer
+    }
+
+    /// A command that is still to be run.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(path());
+        command
+            .args(arguments)
+            .args(["--tables", &self.tables])
+            .env("POSTA_DATABASE", &self.url)
+            .env("USER", "ada");
+        command
     }
 
     /// Runs a command that must succeed.

@@ -2,6 +2,7 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use posta::message::limits::PAYLOAD_BYTES_MAX;
 use posta::operations::Operator;
 use posta::operations::operator::{Decodes, Edit, Edited};
 use posta::store::{Database, LetterId};
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use crate::confirm::confirmed;
 use crate::exit::Failed;
 use crate::flags::EditFlags;
+use crate::interrupt::apart;
 use crate::print::payload::reflowed;
 use crate::print::text::printable;
 use crate::print::{diff, json};
@@ -24,7 +26,10 @@ pub(crate) async fn edit<D: Database>(
     let shown = operator.show(letter, 0).await?;
     let before = &shown.letter.message.payload;
     let payload = match &flags.payload_file {
-        Some(file) => read(file)?,
+        Some(file) => {
+            let file = file.clone();
+            apart("read the payload", move || read(&file)).await?
+        }
         // The letter's version or content type alone.
         None if flags.schema_version.is_some() || flags.content_type.is_some() => before.to_vec(),
         None if std::io::stdin().is_terminal() => edited_by_hand(letter, before)?,
@@ -48,7 +53,7 @@ pub(crate) async fn edit<D: Database>(
         false => format!("{}\n{}", diff::shown(&difference), words_of(&preview)),
     };
     // Standard input may have been the payload: then nobody can be asked.
-    if !confirmed(&flags.deed, as_json, &plan)? {
+    if !confirmed(&flags.deed, as_json, &plan).await? {
         return Ok(String::new());
     }
     let edited = operator.edit(letter, &edit, &flags.deed.reason).await?;
@@ -97,14 +102,16 @@ fn words_of(edited: &Edited) -> String {
     )
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Failed> {
-    if file.as_os_str() != "-" {
-        return std::fs::read(file).map_err(|error| Failed::Io("read the payload", error));
-    }
+/// Reads no further than it takes to know that there is too much.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut payload = Vec::new();
-    std::io::stdin()
-        .read_to_end(&mut payload)
-        .map_err(|error| Failed::Io("read standard input", error))?;
+    let most = PAYLOAD_BYTES_MAX as u64 + 1;
+    match file.as_os_str() == "-" {
+        true => std::io::stdin().take(most).read_to_end(&mut payload)?,
+        false => std::fs::File::open(file)?
+            .take(most)
+            .read_to_end(&mut payload)?,
+    };
     Ok(payload)
 }
 
@@ -136,10 +143,14 @@ fn edited_by_hand(letter: LetterId, payload: &[u8]) -> Result<Vec<u8>, Failed> {
     if !status.success() {
         return Err(Failed::Other(format!("the editor failed: {status}")));
     }
-    let edited = std::fs::read(&file.path)
-        .map_err(|error| Failed::Io("read what the editor wrote", error))?;
+    let mut edited =
+        read(&file.path).map_err(|error| Failed::Io("read what the editor wrote", error))?;
+    if !given.ends_with('\n') && edited.ends_with(b"\n") {
+        // Most editors end the last line, asked or not.
+        edited.pop();
+    }
     if edited == given.as_bytes() {
-        return Err(Failed::NotConfirmed);
+        return Err(Failed::Unchanged);
     }
     Ok(edited)
 }

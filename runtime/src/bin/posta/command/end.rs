@@ -8,6 +8,7 @@ use crate::confirm::confirmed;
 use crate::exit::Failed;
 use crate::flags::{EndFlags, Selected};
 use crate::print::json;
+use crate::tell;
 
 /// Letters that are shown before they are changed, at most.
 const SHOWN_MAX: usize = 20;
@@ -71,17 +72,25 @@ pub(crate) async fn end<D: Database>(
             format!("would {verb} {count} letters; {behind} wait behind them\n\n{shown}{more}")
         }
     };
-    if !confirmed(&flags.deed, as_json, &plan)? {
+    if !confirmed(&flags.deed, as_json, &plan).await? {
         return Ok(String::new());
     }
     let ids: Vec<LetterId> = letters.iter().map(|letter| letter.id).collect();
-    for ids in ids.chunks(IDS_MAX) {
+    for (chunk, some) in ids.chunks(IDS_MAX).enumerate() {
         let reason = &flags.deed.reason;
-        match end {
-            End::Skip => operator.skip(ids, reason).await?,
-            End::Discard => operator.discard(ids, reason).await?,
-            End::Restore => operator.restore(ids, reason).await?,
+        let ended = match end {
+            End::Skip => operator.skip(some, reason).await,
+            End::Discard => operator.discard(some, reason).await,
+            End::Restore => operator.restore(some, reason).await,
+        };
+        if ended.is_err() && chunk > 0 {
+            let (before, done) = (chunk * IDS_MAX, end.done());
+            tell(&format!(
+                "posta: {before} of {} letters {done}, then it broke off\n",
+                ids.len()
+            ));
         }
+        ended?;
     }
     Ok(match as_json {
         true => {
@@ -100,8 +109,11 @@ async fn named_or_found<D: Database>(
     selected: &Selected,
 ) -> Result<Vec<DeadLetter>, Failed> {
     if !selected.letters.is_empty() && selected.filter.is_empty() {
-        let mut letters = Vec::with_capacity(selected.letters.len());
-        for &letter in &selected.letters {
+        let mut ids = selected.letters.clone();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut letters = Vec::with_capacity(ids.len());
+        for letter in ids {
             letters.push(operator.show(LetterId(letter), 0).await?.letter);
         }
         return Ok(letters);
@@ -111,8 +123,11 @@ async fn named_or_found<D: Database>(
         End::Restore => LetterState::Discarded,
     };
     let mut filter = select::<D>(operator, selected, &[state]).await?;
-    if end == End::Skip {
-        filter.parked = Some(true);
+    if end == End::Skip && filter.parked.replace(true) == Some(false) {
+        return Err(Failed::Usage(
+            "only letters that their keys wait for can be skipped: leave out --not-parked"
+                .to_owned(),
+        ));
     }
     let mut letters: Vec<DeadLetter> = Vec::new();
     loop {

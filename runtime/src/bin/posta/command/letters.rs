@@ -8,6 +8,7 @@ use crate::moment::{minutes, seconds, span};
 use crate::print::fields::Fields;
 use crate::print::table::{noted, number, table, text, whole};
 use crate::print::{json, or_dash, origin, payload};
+use crate::say;
 
 const NOTHING: &str = "no dead letter is in the selection";
 
@@ -147,23 +148,13 @@ pub(crate) async fn show<D: Database>(
                 return Err(Failed::Usage(problem));
             }
         };
-        return write(payload);
+        say(payload)?;
+        return Ok(String::new());
     }
     if as_json {
         return Ok(json::line(&json::shown(&shown)));
     }
     Ok(text_of(&shown))
-}
-
-/// Writes bytes as they are.
-fn write(payload: &[u8]) -> Result<String, Failed> {
-    use std::io::Write as _;
-    let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(payload)
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failed::Io("write the payload", error))?;
-    Ok(String::new())
 }
 
 fn text_of(shown: &Shown) -> String {

@@ -40,7 +40,7 @@ pub(crate) async fn migrate<D: Database>(
         yes: flags.yes,
         dry_run: false,
     };
-    if !confirmed(&deed, as_json, &plan)? {
+    if !confirmed(&deed, as_json, &plan).await? {
         return Ok(String::new());
     }
     let applied = store.migrate().await?;

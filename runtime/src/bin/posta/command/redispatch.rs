@@ -11,6 +11,7 @@ use crate::flags::RedispatchFlags;
 use crate::moment::{rfc3339, seconds};
 use crate::print::json;
 use crate::print::table::{number, table, text};
+use crate::tell;
 
 /// Sends kept rows again.
 pub(crate) async fn redispatch<D: Database>(
@@ -64,26 +65,48 @@ pub(crate) async fn redispatch<D: Database>(
             plan
         }
     };
-    if !confirmed(&flags.deed, as_json, &plan)? {
+    if !confirmed(&flags.deed, as_json, &plan).await? {
         return Ok(String::new());
     }
     let watched = !as_json && std::io::stderr().is_terminal();
+    let mut broken_off = BrokenOff {
+        before: rfc3339(cut_off),
+        // Over the progress, which has no end of line.
+        start: if watched { "\r" } else { "" },
+        took_place: false,
+    };
     let rows = redispatch
         .finish(|rows| {
             if watched {
-                eprint!("\r{rows} of {} rows", preview.rows);
+                tell(&format!("\r{rows} of {} rows", preview.rows));
             }
         })
         .await;
     if watched {
-        eprintln!();
+        tell("\n");
     }
-    let rows = rows.inspect_err(|_| {
-        let before = rfc3339(cut_off);
-        eprintln!("posta: it broke off; the same command with --before {before} does the rest");
-    })?;
+    let rows = rows?;
+    broken_off.took_place = true;
     Ok(match as_json {
         true => json::line(&json!({"action": "redispatch", "rows": rows})),
         false => format!("{rows} rows are in the outbox again\n"),
     })
+}
+
+/// Says how to go on if it does not come to its end, for whatever reason: also a signal.
+struct BrokenOff {
+    before: String,
+    start: &'static str,
+    took_place: bool,
+}
+
+impl Drop for BrokenOff {
+    fn drop(&mut self) {
+        if !self.took_place {
+            let Self { before, start, .. } = self;
+            tell(&format!(
+                "{start}posta: it broke off; the same command with --before {before} does the rest\n"
+            ));
+        }
+    }
 }

@@ -1,5 +1,5 @@
 use posta::operations::Operator;
-use posta::operations::operator::{DryRun, OperatorError, RunOrder};
+use posta::operations::operator::{DryRun, HandlerPresence, OperatorError, RunOrder};
 use posta::store::{Database, LetterId};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub(crate) async fn replay<D: Database>(
         true => json::line(&json!({"dry_run": json::dry_run(&found)})),
         false => text_of(&found),
     };
-    if !confirmed(&flags.deed, as_json, &plan)? {
+    if !confirmed(&flags.deed, as_json, &plan).await? {
         return Ok(String::new());
     }
     let order = RunOrder {
@@ -134,7 +134,15 @@ fn text_of(found: &DryRun) -> String {
             answer = format!("{answer}… {more} more keys\n");
         }
     }
+    let nobodys = found
+        .types
+        .iter()
+        .filter(|share| share.handler == HandlerPresence::Absent);
     let flags = [
+        (
+            nobodys.map(|share| share.letters).sum(),
+            "would wait until a process handles their type at their consumer",
+        ),
         (found.invalid, "are no valid messages and would be left out"),
         (
             found.older_than_retention,

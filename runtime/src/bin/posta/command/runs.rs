@@ -131,7 +131,7 @@ pub(crate) async fn steer<D: Database>(
         true => json::line(&json!({"dry_run": {"action": verb, "run": json::run(&run)}})),
         false => format!("would {verb}:\n{}", text_of(&run)),
     };
-    if !confirmed(&flags.deed, as_json, &plan)? {
+    if !confirmed(&flags.deed, as_json, &plan).await? {
         return Ok(String::new());
     }
     let reason = &flags.deed.reason;

@@ -1,9 +1,14 @@
+use std::time::Duration;
+
 use similar::TextDiff;
 
 use super::COLUMNS;
 use super::payload::{hex, reflowed};
-use super::text::{cut, unsafe_for_terminals};
+use super::text::{cut, safe};
 
+/// How long to look for the smallest diff: of two long payloads that have little in common it would
+/// take minutes.
+const TIME_MAX: Duration = Duration::from_secs(1);
 /// Lines of a diff that are shown, at most.
 const LINES_MAX: usize = 200;
 
@@ -13,9 +18,10 @@ pub(crate) fn diff(before: &[u8], after: &[u8], names: (&str, &str)) -> String {
     if before == after {
         return "(they differ in blanks only)\n".to_owned();
     }
-    TextDiff::from_lines(&before, &after)
+    TextDiff::configure()
+        .timeout(TIME_MAX)
+        .diff_lines(&before, &after)
         .unified_diff()
-        .missing_newline_hint(false)
         .header(names.0, names.1)
         .to_string()
 }
@@ -25,18 +31,7 @@ pub(crate) fn shown(diff: &str) -> String {
     let mut text = String::new();
     let lines: Vec<&str> = diff.lines().collect();
     for line in lines.iter().take(LINES_MAX) {
-        let line: String = line
-            .replace('\t', "    ")
-            .chars()
-            .map(|c| {
-                if unsafe_for_terminals(c) {
-                    '\u{fffd}'
-                } else {
-                    c
-                }
-            })
-            .collect();
-        text.push_str(&cut(&line, COLUMNS));
+        text.push_str(&cut(&safe(&line.replace('\t', "    ")), COLUMNS));
         text.push('\n');
     }
     if lines.len() > LINES_MAX {
@@ -67,6 +62,25 @@ mod tests {
             diff,
             "--- revision 0\n+++ revision 1\n@@ -1,4 +1,4 @@\n {\n   \"a\": 1,\n-  \"b\": 2\n+  \"b\": 3\n }\n"
         );
+    }
+
+    #[test]
+    fn a_line_that_is_not_ended_says_so() {
+        let diff = diff(b"abc", b"abc\n", ("a", "b"));
+        assert!(
+            diff.ends_with("-abc\n\\ No newline at end of file\n+abc\n"),
+            "{diff}"
+        );
+    }
+
+    #[test]
+    fn long_payloads_without_a_line_in_common_are_compared_in_seconds() {
+        let lines = |of: u64| -> String { (0..60_000).map(|n| format!("{}\n", n * of)).collect() };
+        let (before, after) = (lines(3), lines(7_919));
+        let began = std::time::Instant::now();
+        let diff = diff(before.as_bytes(), after.as_bytes(), ("a", "b"));
+        assert!(diff.lines().count() > 60_000);
+        assert!(began.elapsed() < TIME_MAX * 20, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -1,10 +1,14 @@
 use super::COLUMNS;
-use super::text::{cut, unsafe_for_terminals};
+use super::text::{cut, safe};
 
 /// Lines of a payload that are shown, at most.
 const LINES_MAX: usize = 40;
 /// Bytes of a payload that is no text that are shown, at most.
 const BYTES_MAX: usize = 256;
+
+/// How many times as long a text may become with one value a line, above so many bytes.
+const GROWTH_MAX: usize = 8;
+const GROWTH_FREE: usize = 64 * 1024;
 
 /// A payload for people: JSON with one value a line, other text as it is, bytes in hexadecimal;
 /// indented, and cut where it is long.
@@ -12,17 +16,7 @@ pub(crate) fn shown(payload: &[u8]) -> String {
     let mut text = String::new();
     let lines = lines(payload);
     for line in lines.iter().take(LINES_MAX) {
-        let line: String = line
-            .chars()
-            .map(|c| {
-                if unsafe_for_terminals(c) {
-                    '\u{fffd}'
-                } else {
-                    c
-                }
-            })
-            .collect();
-        text.push_str(&cut(&format!("  {line}"), COLUMNS));
+        text.push_str(&cut(&format!("  {}", safe(line)), COLUMNS));
         text.push('\n');
     }
     if lines.len() > LINES_MAX {
@@ -62,7 +56,8 @@ pub(crate) fn hex(bytes: &[u8], between: &str) -> String {
 }
 
 /// JSON on one line as JSON with one value a line; nothing but blanks between its tokens changes,
-/// so that two payloads can be compared line by line. Everything else as it is.
+/// so that two payloads can be compared line by line. Everything else as it is, also JSON so deep
+/// that it would be mostly blanks.
 pub(crate) fn reflowed(text: &str) -> String {
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     if !is_json || text.trim().contains('\n') {
@@ -76,6 +71,9 @@ pub(crate) fn reflowed(text: &str) -> String {
         out.push_str(&"  ".repeat(depth));
     };
     while let Some(c) = chars.next() {
+        if out.len() > text.len() * GROWTH_MAX + GROWTH_FREE {
+            return text.to_owned();
+        }
         match c {
             '"' => {
                 out.push(c);
@@ -130,6 +128,15 @@ mod tests {
         );
         assert_eq!(reflowed("no json"), "no json");
         assert_eq!(reflowed("{\n \"a\": 1 }"), "{\n \"a\": 1 }");
+    }
+
+    #[test]
+    fn json_of_any_depth_costs_no_more_than_a_few_times_its_length() {
+        let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
+        assert_eq!(reflowed(&deep), deep);
+        assert!(shown(deep.as_bytes()).starts_with("  [[["));
+        let shallow = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        assert_eq!(reflowed(&shallow).lines().count(), 199);
     }
 
     #[test]

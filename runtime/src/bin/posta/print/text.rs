@@ -1,26 +1,44 @@
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthChar as _;
+
+/// Marks without a width that may follow each other: more of them are no writing.
+const MARKS_MAX: usize = 8;
 
 /// A foreign text on one line of a terminal: without control characters, which could move its
-/// cursor, and without the marks that turn the direction of what follows.
+/// cursor, without the marks that turn the direction of what follows, and without what nobody sees.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\r' | '\t' => ' ',
-            c if unsafe_for_terminals(c) => '\u{fffd}',
-            c => c,
+    safe(&text.replace(['\n', '\r', '\t'], " "))
+}
+
+/// The same of a line whose blanks are told apart.
+pub(crate) fn safe(line: &str) -> String {
+    let mut marks = 0;
+    line.chars()
+        .map(|c| match unsafe_for_terminals(c) {
+            true => '\u{fffd}',
+            false => c,
+        })
+        .filter(|c| {
+            marks = match c.width() {
+                Some(0) => marks + 1,
+                _ => 0,
+            };
+            marks <= MARKS_MAX
         })
         .collect()
 }
 
-/// Whether a terminal would act upon a character instead of showing it.
-pub(crate) fn unsafe_for_terminals(c: char) -> bool {
+/// Whether a terminal would act upon a character, or show nothing at all, instead of showing it.
+fn unsafe_for_terminals(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
 }
 
-/// How many columns a text takes.
+/// How many columns a text takes, at most: as terminals have it that know no sequences.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
 /// A text of at most so many columns; `…` stands for what was cut.
@@ -81,6 +99,20 @@ mod tests {
             printable("a\x1b[31mred\nb\u{202e}c\u{7}"),
             "a\u{fffd}[31mred b\u{fffd}c\u{fffd}"
         );
+    }
+
+    #[test]
+    fn what_nobody_would_see_is_shown_and_marks_do_not_pile_up() {
+        assert_eq!(
+            printable("k\u{200b}1 \u{feff}\u{61c}\u{e0041}"),
+            "k\u{fffd}1 \u{fffd}\u{fffd}\u{fffd}"
+        );
+        let marks = printable(&format!("e{}x", "\u{301}".repeat(5_000)));
+        assert_eq!(marks.chars().count(), 1 + MARKS_MAX + 1);
+        // Terminals that know no sequences show four people.
+        let family = "👨‍👩‍👧‍👦".repeat(40);
+        assert_eq!(width(&family), 320);
+        assert!(width(&cut(&family, 100)) <= 100);
     }
 
     #[test]
