@@ -72,7 +72,7 @@ pub struct NewDeadLetter {
     pub message: RawMessage,
     /// The error's kind, one word of a closed list ([`crate::dead_letter::reason`]).
     pub reason: &'static str,
-    /// The error chain, for the operator; stored without NUL, cut at 256 KiB.
+    /// The error chain, for the operator; stored without NUL, cut at 64 KiB.
     pub error: String,
     /// The error without what differs between two occurrences ([`crate::dead_letter::fingerprint()`]).
     pub fingerprint: String,

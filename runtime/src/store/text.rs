@@ -5,7 +5,7 @@ const TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Longest error that is stored with a dead letter, in bytes: whole, as far as one is meant for
 /// people.
-const ERROR_BYTES_MAX: usize = 256 * 1024;
+const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB
 /// between two characters.
@@ -13,7 +13,7 @@ pub(crate) fn storable(text: &str) -> String {
     cut(text, TEXT_BYTES_MAX)
 }
 
-/// A dead letter's error, likewise, cut at 256 KiB.
+/// A dead letter's error, likewise, cut at 64 KiB.
 pub(crate) fn storable_error(text: &str) -> String {
     cut(text, ERROR_BYTES_MAX)
 }
