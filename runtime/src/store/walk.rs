@@ -28,8 +28,10 @@ pub(crate) struct Walks {
 pub(crate) enum Part {
     /// A consumer's keys in these slots of the retry table.
     Retry(String, RangeInclusive<u8>),
-    /// The keys of these lanes of the outbox.
-    Outbox(Vec<Slot>),
+    /// The keys of these lanes of the outbox that have rows behind.
+    Behind(Vec<Slot>),
+    /// The fronts of these lanes of the outbox.
+    Front(Vec<Slot>),
 }
 
 /// A walk that may be made now; one that fails is forgotten.
@@ -103,7 +105,7 @@ mod tests {
             "{wait:?}"
         );
         assert!(walks.begin(part(0..=31)).is_ok(), "another part");
-        let lanes = || walks.begin(Part::Outbox(Vec::new()));
+        let lanes = || walks.begin(Part::Behind(Vec::new()));
         lanes()
             .unwrap_or_else(|_| panic!("none was made"))
             .end_with(1, Duration::from_secs(60));

@@ -81,8 +81,12 @@ const WALK: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
          FROM waiting AS w WHERE w.ordering_key IS NOT NULL)";
 
 /// Gives rows back what they were before.
-const FORWARD: &str =
-    "UPDATE {posta}outbox SET held_until = NULL, attempts = 0, last_error = NULL";
+const FORWARD: &str = "UPDATE {posta}outbox SET held_until = NULL, attempts = 0, last_error = NULL";
+
+/// The first rows behind of a key, of which come slot, key and limit. By key: the time alone would
+/// lead to all that is behind in a lane.
+const FIRST: &str = "SELECT position FROM {posta}outbox INDEXED BY {posta}outbox_behind
+     WHERE slot = {slot} AND ordering_key = {key} AND held_until = {behind} ORDER BY position LIMIT ?";
 
 /// Moves rows that wait out of the lanes' way, and back those that need not wait any more; of either
 /// some, when there are many.
@@ -91,54 +95,79 @@ pub(super) fn sort(
     connection: &mut SqliteConnection,
     lanes: &[Slot],
 ) -> QueryResult<()> {
-    let Ok(walk) = store.walks().begin(Part::Outbox(lanes.to_vec())) else {
-        return Ok(());
-    };
-    let lanes = Value::json(&lanes.iter().map(|lane| lane.number()).collect::<Vec<u8>>());
+    let numbers = Value::json(&lanes.iter().map(|lane| lane.number()).collect::<Vec<u8>>());
+    if let Ok(walk) = store.walks().begin(Part::Behind(lanes.to_vec())) {
+        let (steps, moved) = move_back(store, connection, &numbers)?;
+        walk.end_with(steps.saturating_sub(moved), pause_after(moved));
+    }
+    if let Ok(look) = store.walks().begin(Part::Front(lanes.to_vec())) {
+        let moved = move_behind(store, connection, &numbers)?;
+        look.end_with(0, pause_after(moved));
+    }
+    Ok(())
+}
+
+/// What has moved something may have more to move.
+fn pause_after(moved: u64) -> Duration {
+    if moved > 0 { Duration::ZERO } else { PAUSE }
+}
+
+/// How many keys have rows behind, and how many rows have gone back.
+fn move_back(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    lanes: &Value,
+) -> QueryResult<(u64, u64)> {
     let (steps, free) = store
         .sql(&format!(
             "{WALK} SELECT COUNT(*), COUNT(*) FILTER (WHERE free) FROM key"
         ))
         .bind(lanes.clone())
         .one::<(BigInt, BigInt), (i64, i64)>(connection)?;
-    let mut back = 0;
-    if free > 0 {
-        back = store
-            .sql(&format!(
-                "{WALK} {FORWARD} WHERE position IN (
-                     SELECT f.position FROM key CROSS JOIN {{posta}}outbox AS f ON f.position IN (
-                         SELECT position FROM {{posta}}outbox
-                         WHERE slot = key.slot AND ordering_key = key.ordering_key AND held_until = {{behind}}
-                         ORDER BY position LIMIT ?)
-                     WHERE key.free LIMIT ?)"
-            ))
-            .bind(lanes.clone())
-            .bind(STEP)
-            .bind(STEP)
-            .execute(connection)?;
+    let steps = row::number(steps);
+    if free == 0 {
+        return Ok((steps, 0));
     }
+    let first = FIRST
+        .replace("{slot}", "key.slot")
+        .replace("{key}", "key.ordering_key");
+    let moved = store
+        .sql(&format!(
+            "{WALK} {FORWARD} WHERE position IN (
+                 SELECT f.position FROM key CROSS JOIN {{posta}}outbox AS f ON f.position IN ({first})
+                 WHERE key.free LIMIT ?)"
+        ))
+        .bind(lanes.clone())
+        .bind(STEP)
+        .bind(STEP)
+        .execute(connection)?;
+    Ok((steps, moved as u64))
+}
+
+/// How many rows have been moved out of the way.
+fn move_behind(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    lanes: &Value,
+) -> QueryResult<u64> {
     let crowded = store
         .sql(CROWDED)
-        .bind(lanes)
+        .bind(lanes.clone())
         .bind(HOLD_MIN)
         .bind(FRONT)
         .bind(HOLD_MIN)
         .bind(CROWD)
         .rows::<BigInt, i64>(connection)?;
-    let mut moved = back;
-    if !crowded.is_empty() {
-        moved += store
-            .sql(MOVE_BEHIND)
-            .bind(Value::json(&crowded))
-            .bind(STEP / crowded.len())
-            .bind(HOLD_MIN)
-            .execute(connection)?;
+    if crowded.is_empty() {
+        return Ok(0);
     }
-    // What has moved something may have more to move.
-    let steps = row::number(steps).saturating_sub(back as u64);
-    let pause = if moved > 0 { Duration::ZERO } else { PAUSE };
-    walk.end_with(steps, pause);
-    Ok(())
+    let moved = store
+        .sql(MOVE_BEHIND)
+        .bind(Value::json(&crowded))
+        .bind(STEP / crowded.len())
+        .bind(HOLD_MIN)
+        .execute(connection)?;
+    Ok(moved as u64)
 }
 
 /// A row that leaves, as it is returned: its slot, and its key's bytes if others may have waited
@@ -153,11 +182,8 @@ pub(super) fn let_follow(
     connection: &mut SqliteConnection,
     left: impl Iterator<Item = Left>,
 ) -> QueryResult<()> {
-    let follow = store.sql(&format!(
-        "{FORWARD} WHERE position IN (
-             SELECT position FROM {{posta}}outbox
-             WHERE slot = ? AND ordering_key = ? AND held_until = {{behind}} ORDER BY position LIMIT ?)"
-    ));
+    let first = FIRST.replace("{slot}", "?").replace("{key}", "?");
+    let follow = store.sql(&format!("{FORWARD} WHERE position IN ({first})"));
     let mut room = STEP;
     for (slot, key) in left {
         // Nobody waits behind a key that is no text.

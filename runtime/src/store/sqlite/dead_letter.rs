@@ -81,10 +81,7 @@ impl DeadLetterStore for SqliteStore {
         .await
     }
 
-    async fn dead_consumers(
-        &self,
-        connection: &mut Connection,
-    ) -> Result<Vec<String>, StoreError> {
+    async fn dead_consumers(&self, connection: &mut Connection) -> Result<Vec<String>, StoreError> {
         let names = self.sql(DEAD_CONSUMERS).statement();
         on_thread(connection, "read who has dead letters", |connection| {
             names.rows::<Text, String>(connection)

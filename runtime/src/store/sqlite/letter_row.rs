@@ -7,8 +7,8 @@ use diesel::result::Error;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel::{QueryResult, SqliteConnection};
 
-use super::row::{self, corrupt};
 use super::SqliteStore;
+use super::row::{self, corrupt};
 use super::statement::{Statement, Value};
 use crate::message::{RawMessage, Slot};
 use crate::store::{DeadLetter, LetterId, LetterState, Origin};

@@ -265,7 +265,9 @@ fn left(
     connection: &mut SqliteConnection,
     removed: Vec<Removed>,
 ) -> QueryResult<Vec<(i64, i64)>> {
-    let rows = removed.iter().map(|(position, _, (slot, _))| (*position, *slot));
+    let rows = removed
+        .iter()
+        .map(|(position, _, (slot, _))| (*position, *slot));
     let rows = rows.collect();
     behind::let_follow(store, connection, removed.into_iter().map(|row| row.2))?;
     Ok(rows)

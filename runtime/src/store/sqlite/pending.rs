@@ -5,10 +5,10 @@ use diesel::sql_types::{BigInt, Binary, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 use uuid::Uuid;
 
-use super::{SqliteStore, behind};
 use super::merge::first_positions;
 use super::row::{self, COLUMNS, ColumnTypes, Columns, corrupt};
 use super::statement::Value;
+use super::{SqliteStore, behind};
 use crate::message::{OrderingKey, Slot};
 use crate::store::{LetterId, OutboxRow, RowId};
 

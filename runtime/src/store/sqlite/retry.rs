@@ -123,29 +123,33 @@ impl RetryStore for SqliteStore {
         slots: RangeInclusive<u8>,
     ) -> Result<Option<Duration>, StoreError> {
         let (store, consumer) = (self.clone(), consumer.to_owned());
-        on_thread(connection, "read the next retry's time", move |connection| {
-            let micros = store
-                .sql(NEXT)
-                .bind(consumer.as_str())
-                .bind(numbers(slots.clone()))
-                .one::<Nullable<BigInt>, Option<i64>>(connection)?;
-            let wait = micros.map(row::duration);
-            if wait.is_some_and(|wait| wait.is_zero()) {
-                return Ok(wait);
-            }
-            match store.walks().begin(part(&consumer, &slots)) {
-                // Whoever waits until then comes back in time for the walk that is not made now.
-                Err(later) => Ok(Some(wait.map_or(later, |wait| wait.min(later)))),
-                Ok(walk) => {
-                    let orphans = orphans(&store, connection, walk, &consumer, &slots)?;
-                    Ok(if orphans.is_empty() {
-                        wait
-                    } else {
-                        Some(Duration::ZERO)
-                    })
+        on_thread(
+            connection,
+            "read the next retry's time",
+            move |connection| {
+                let micros = store
+                    .sql(NEXT)
+                    .bind(consumer.as_str())
+                    .bind(numbers(slots.clone()))
+                    .one::<Nullable<BigInt>, Option<i64>>(connection)?;
+                let wait = micros.map(row::duration);
+                if wait.is_some_and(|wait| wait.is_zero()) {
+                    return Ok(wait);
                 }
-            }
-        })
+                match store.walks().begin(part(&consumer, &slots)) {
+                    // Whoever waits until then comes back in time for the walk that is not made now.
+                    Err(later) => Ok(Some(wait.map_or(later, |wait| wait.min(later)))),
+                    Ok(walk) => {
+                        let orphans = orphans(&store, connection, walk, &consumer, &slots)?;
+                        Ok(if orphans.is_empty() {
+                            wait
+                        } else {
+                            Some(Duration::ZERO)
+                        })
+                    }
+                }
+            },
+        )
         .await
     }
 

@@ -63,20 +63,32 @@ FROM here WHERE o.position = here.position"
 }
 
 /// The first rows behind of each of these keys, locked if nobody else has them: `$keys` is a table
-/// of slots and keys, `$limit` a number.
+/// of slots and keys, `$limit` a number. The sums keep it to the key and the positions: by the time
+/// alone, indexes would lead to all that is behind in a lane, or anywhere.
 macro_rules! first_behind {
     ($keys:literal, $limit:literal) => {
         concat!(
             "SELECT position FROM {posta}outbox
     WHERE position = ANY (ARRAY (
         SELECT f.position
-        FROM ", $keys, " AS k (slot, ordering_key) CROSS JOIN LATERAL (
+        FROM ",
+            $keys,
+            " AS k (slot, ordering_key) CROSS JOIN LATERAL (
             SELECT position FROM {posta}outbox
-            WHERE slot = k.slot AND ordering_key = k.ordering_key AND held_until = ", behind!(), "
-            ORDER BY position LIMIT ", $limit, "
+            WHERE slot = k.slot AND ordering_key = k.ordering_key AND held_until IS NOT NULL
+              AND held_until + interval '0' = ",
+            behind!(),
+            "
+            ORDER BY position LIMIT ",
+            $limit,
+            "
         ) f
-        LIMIT ", $limit, "
-    )) AND held_until = ", behind!(), "
+        LIMIT ",
+            $limit,
+            "
+    )) AND held_until + interval '0' = ",
+            behind!(),
+            "
     FOR UPDATE SKIP LOCKED"
         )
     };
@@ -113,7 +125,7 @@ WITH front AS MATERIALIZED (
     WHERE ", waits!(), "
 ), here AS MATERIALIZED (
     SELECT position FROM {posta}outbox
-    WHERE position = ANY (ARRAY (SELECT position FROM front)) AND held_until IS NULL
+    WHERE position = ANY (ARRAY (SELECT position FROM front)) AND held_until + interval '0' IS NULL
     FOR UPDATE SKIP LOCKED
 )
 UPDATE {posta}outbox o
@@ -157,6 +169,13 @@ WITH here AS MATERIALIZED (
 ", forward!());
 });
 
+const MOVE: &str = "move rows that wait behind others";
+
+/// What has moved something may have more to move.
+fn pause_after(moved: u64) -> Duration {
+    if moved > 0 { Duration::ZERO } else { PAUSE }
+}
+
 impl PostgresStore {
     /// Moves rows that wait out of the lanes' way, and back those that need not wait any more; of
     /// either some, when there are many.
@@ -165,39 +184,38 @@ impl PostgresStore {
         connection: &mut AsyncPgConnection,
         lanes: &[Slot],
     ) -> Result<(), StoreError> {
-        const OPERATION: &str = "move rows that wait behind others";
-        let Ok(walk) = self.walks().begin(Part::Outbox(lanes.to_vec())) else {
-            return Ok(());
-        };
         let texts = &self.texts().outbox_behind;
-        let (steps, back): (i64, i64) = Statement::new(&texts.walk)
-            .bind::<Array<SmallInt>, _>(numbers(lanes))
-            .bind::<BigInt, _>(STEP)
-            .returning::<(BigInt, BigInt)>()
-            .front_rows(connection, OPERATION)
-            .await?
-            .pop()
-            .unwrap_or_default();
-        let crowded: Vec<(i16,)> = Statement::new(&texts.crowded)
-            .bind::<Array<SmallInt>, _>(numbers(lanes))
-            .bind::<BigInt, _>(FRONT)
-            .bind::<BigInt, _>(CROWD)
-            .returning::<(SmallInt,)>()
-            .front_rows(connection, OPERATION)
-            .await?;
-        let mut moved = usize::try_from(back).unwrap_or_default();
-        if !crowded.is_empty() {
-            let crowded: Vec<i16> = crowded.into_iter().map(|(slot,)| slot).collect();
-            moved += Statement::new(&texts.move_behind)
-                .bind::<Array<SmallInt>, _>(crowded)
+        if let Ok(walk) = self.walks().begin(Part::Behind(lanes.to_vec())) {
+            let (steps, moved): (i64, i64) = Statement::new(&texts.walk)
+                .bind::<Array<SmallInt>, _>(numbers(lanes))
                 .bind::<BigInt, _>(STEP)
-                .run(connection, OPERATION)
-                .await?;
+                .returning::<(BigInt, BigInt)>()
+                .front_rows(connection, MOVE)
+                .await?
+                .pop()
+                .unwrap_or_default();
+            let (steps, moved) = (steps.unsigned_abs(), moved.unsigned_abs());
+            walk.end_with(steps.saturating_sub(moved), pause_after(moved));
         }
-        // What has moved something may have more to move.
-        let steps = steps.unsigned_abs().saturating_sub(back.unsigned_abs());
-        let pause = if moved > 0 { Duration::ZERO } else { PAUSE };
-        walk.end_with(steps, pause);
+        if let Ok(look) = self.walks().begin(Part::Front(lanes.to_vec())) {
+            let crowded: Vec<(i16,)> = Statement::new(&texts.crowded)
+                .bind::<Array<SmallInt>, _>(numbers(lanes))
+                .bind::<BigInt, _>(FRONT)
+                .bind::<BigInt, _>(CROWD)
+                .returning::<(SmallInt,)>()
+                .front_rows(connection, MOVE)
+                .await?;
+            let mut moved = 0;
+            if !crowded.is_empty() {
+                let crowded: Vec<i16> = crowded.into_iter().map(|(slot,)| slot).collect();
+                moved = Statement::new(&texts.move_behind)
+                    .bind::<Array<SmallInt>, _>(crowded)
+                    .bind::<BigInt, _>(STEP)
+                    .run(connection, MOVE)
+                    .await?;
+            }
+            look.end_with(0, pause_after(moved as u64));
+        }
         Ok(())
     }
 

@@ -167,7 +167,9 @@ impl OutboxStore for PostgresStore {
             .rows(connection, OPERATION)
             .await?;
         let unparked = !gone.is_empty();
-        let keys = gone.into_iter().filter_map(|(slot, key)| Some((slot, key?)));
+        let keys = gone
+            .into_iter()
+            .filter_map(|(slot, key)| Some((slot, key?)));
         self.let_follow(connection, keys, OPERATION).await?;
         Ok(unparked)
     }

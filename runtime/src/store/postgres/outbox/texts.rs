@@ -5,8 +5,18 @@ use crate::store::postgres::statement::{never, statements};
 macro_rules! gone {
     ($row:literal) => {
         concat!(
-            $row, ".slot, ", $row, ".position,
-       CASE WHEN ", $row, ".attempts > 0 OR ", $row, ".dead_letter IS NOT NULL THEN ", $row, ".ordering_key END, ", $row,
+            $row,
+            ".slot, ",
+            $row,
+            ".position,
+       CASE WHEN ",
+            $row,
+            ".attempts > 0 OR ",
+            $row,
+            ".dead_letter IS NOT NULL THEN ",
+            $row,
+            ".ordering_key END, ",
+            $row,
             ".dead_letter"
         )
     };

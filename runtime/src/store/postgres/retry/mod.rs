@@ -96,7 +96,10 @@ impl RetryStore for PostgresStore {
         slots: RangeInclusive<u8>,
         limit: usize,
     ) -> Result<Vec<HeldRow>, StoreError> {
-        let orphans = match self.walks().begin(Part::Retry(consumer.to_owned(), slots.clone())) {
+        let orphans = match self
+            .walks()
+            .begin(Part::Retry(consumer.to_owned(), slots.clone()))
+        {
             Err(_) => Vec::new(),
             Ok(walk) => {
                 self.orphans(connection, walk, consumer, &slots, limit)
@@ -130,7 +133,10 @@ impl RetryStore for PostgresStore {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return Ok(wait);
         }
-        match self.walks().begin(Part::Retry(consumer.to_owned(), slots.clone())) {
+        match self
+            .walks()
+            .begin(Part::Retry(consumer.to_owned(), slots.clone()))
+        {
             // Whoever waits until then comes back in time for the walk that is not made now.
             Err(later) => Ok(Some(wait.map_or(later, |wait| wait.min(later)))),
             Ok(walk) => {
