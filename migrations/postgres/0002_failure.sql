@@ -15,6 +15,11 @@ ALTER TABLE {posta}outbox
     ADD CONSTRAINT outbox_parked_is_never_due
         CHECK (parked = (held_until IS NOT DISTINCT FROM timestamptz '9999-12-31 00:00:00+00'));
 
+-- Rows that wait behind another of their key are moved out of the lane's way when they are many: they look as if they were on
+-- hold, with attempts = 1, until the day before never. These are their keys.
+CREATE INDEX outbox_behind ON {posta}outbox (slot, ordering_key, position)
+    WHERE held_until = timestamptz '9999-12-30 00:00:00+00';
+
 CREATE INDEX outbox_letter ON {posta}outbox (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}retry
@@ -32,6 +37,8 @@ ALTER TABLE {posta}retry
     ADD CONSTRAINT retry_parked_is_never_due
         CHECK (parked = (due_at IS NOT DISTINCT FROM timestamptz '9999-12-31 00:00:00+00'));
 
+-- What a process lets go when it gives its partition up.
+CREATE INDEX retry_claimed ON {posta}retry (consumer, slot) WHERE claimed_by IS NOT NULL;
 CREATE INDEX retry_letter ON {posta}retry (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}dead_letter

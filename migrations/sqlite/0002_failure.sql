@@ -11,6 +11,10 @@ ALTER TABLE {posta}outbox ADD COLUMN dead_letter INTEGER
 -- When it failed first.
 ALTER TABLE {posta}outbox ADD COLUMN failed_at INTEGER;
 
+-- Rows that wait behind another of their key are moved out of the lane's way when they are many: they look as if they were on
+-- hold, with attempts = 1, until the last time but one. These are their keys.
+CREATE INDEX {posta}outbox_behind ON {posta}outbox (slot, ordering_key, position) WHERE held_until = 9223372036854775806;
+
 CREATE INDEX {posta}outbox_letter ON {posta}outbox (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}retry ADD COLUMN parked INTEGER NOT NULL DEFAULT 0
@@ -27,6 +31,8 @@ ALTER TABLE {posta}retry ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0
 -- Since when it is found without a handler.
 ALTER TABLE {posta}retry ADD COLUMN unhandled_since INTEGER;
 
+-- What a process lets go when it gives its partition up.
+CREATE INDEX {posta}retry_claimed ON {posta}retry (consumer, slot) WHERE claimed_by IS NOT NULL;
 CREATE INDEX {posta}retry_letter ON {posta}retry (dead_letter) WHERE dead_letter IS NOT NULL;
 
 ALTER TABLE {posta}dead_letter ADD COLUMN slot INTEGER;

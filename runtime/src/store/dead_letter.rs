@@ -265,6 +265,15 @@ pub trait DeadLetterStore {
     where
         Self: Store;
 
+    /// The consumers that have letters, in whatever state, in the order of their names; as many
+    /// steps as there are names, however many letters.
+    fn dead_consumers(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send
+    where
+        Self: Store;
+
     /// The letters of a selection after a given one, in the order of their ids, at most `limit`.
     fn letters(
         &self,

@@ -44,6 +44,8 @@ mod tables;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod text;
 mod tx;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod walk;
 
 pub use database::{Connect, ConnectionOf, Database, DatabasePool, PooledConnection, Store};
 pub use dead_letter::{

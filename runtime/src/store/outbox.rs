@@ -53,8 +53,10 @@ pub trait OutboxStore {
     ///
     /// Left out are rows on hold, parked rows, and rows whose key has an earlier row on hold or parked. Selected by each
     /// row's own state: a row that commits late, with a lower position than rows already
-    /// dispatched, is found like any other. `after` are rows to leave out since they are in flight
-    /// already.
+    /// dispatched, is found like any other. `in_flight` are rows to leave out since they are in
+    /// flight already.
+    ///
+    /// It may write: rows that wait in crowds are moved out of their lanes' way, some at each call.
     fn pending(
         &self,
         connection: &mut ConnectionOf<Self>,

@@ -4,8 +4,8 @@ use super::operator::PAGE_MAX;
 use super::{Operator, OperatorError};
 use crate::operations::ConsumerStatus;
 use crate::store::{
-    Backlog, Database, DeadLetterStore, InboxStore, LetterFilter, Origin, OutboxStore, RecordStore,
-    ReplayRun, ReplayStore, RetryStore, RunState, ScheduleStore,
+    Backlog, Database, DeadLetterStore, InboxStore, Origin, OutboxStore, RecordStore, ReplayRun,
+    ReplayStore, RetryStore, RunState, ScheduleStore,
 };
 
 /// What an operator asks first, read from the tables alone.
@@ -18,7 +18,7 @@ pub struct Overview {
     pub scheduled: u64,
     /// Dead letters of the way from the outbox to the broker.
     pub dispatch_dead_letters: u64,
-    /// The consumers that announced what they handle or that have dead letters.
+    /// The consumers that announced what they handle or that have, or had, dead letters.
     pub consumers: Vec<ConsumerStatus>,
     /// Replay runs that have not ended, the newest first.
     pub runs: Vec<ReplayRun>,
@@ -38,13 +38,7 @@ impl<D: Database> Operator<D> {
                 .into_iter()
                 .map(|handled| handled.consumer)
                 .collect();
-            let groups = store
-                .letter_groups(connection, &LetterFilter::default(), PAGE_MAX)
-                .await?;
-            names.extend(groups.into_iter().filter_map(|group| match group.origin {
-                Origin::Consumer(name) => Some(name),
-                Origin::Dispatch => None,
-            }));
+            names.extend(store.dead_consumers(connection).await?);
             let mut consumers = Vec::with_capacity(names.len());
             for name in names {
                 let (held, held_keys) = store.held(connection, &name).await?;

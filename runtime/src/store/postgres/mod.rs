@@ -41,7 +41,6 @@ mod store;
 mod texts;
 mod tls;
 mod url;
-mod walk;
 
 #[cfg(feature = "postgres-blocking")]
 pub(crate) use classify::refused;

@@ -13,8 +13,8 @@ use super::classify::classify;
 use super::connect::{self, Manager};
 use super::listen::Listener;
 use super::url::Target;
-use super::walk::Walks;
 use super::{Postgres, Texts};
+use crate::store::walk::Walks;
 use crate::store::{Connect, DatabasePool, Session, Store, StoreError, StoreErrorKind, Tables};
 
 /// READ COMMITTED whatever the database's default: Posta's statements wait for each other's rows

@@ -2,7 +2,7 @@ use super::dead_letter::DeadLetterTexts;
 use super::inbox::InboxTexts;
 use super::lease::LeaseTexts;
 use super::migration::MigrationTexts;
-use super::outbox::OutboxTexts;
+use super::outbox::{BehindTexts, OutboxTexts};
 use super::queue::QueueTexts;
 use super::record::RecordTexts;
 use super::redispatch::RedispatchTexts;
@@ -15,6 +15,7 @@ use crate::store::Tables;
 #[derive(Debug)]
 pub(super) struct Texts {
     pub(super) outbox: OutboxTexts,
+    pub(super) outbox_behind: BehindTexts,
     pub(super) queue: QueueTexts,
     pub(super) inbox: InboxTexts,
     pub(super) retry: RetryTexts,
@@ -31,6 +32,7 @@ impl Texts {
     pub(super) fn new(tables: &Tables) -> Self {
         Self {
             outbox: OutboxTexts::new(tables),
+            outbox_behind: BehindTexts::new(tables),
             queue: QueueTexts::new(tables),
             inbox: InboxTexts::new(tables),
             retry: RetryTexts::new(tables),

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashSet};
 
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Text};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
@@ -25,6 +25,14 @@ const BURY_AGAIN: &str = "UPDATE {posta}dead_letter
      SET first_dead_at = COALESCE(first_dead_at, dead_at), dead_at = {now}, attempts = ?, reason = ?, error = ?,
          fingerprint = ?, parked = ?, state = ?, ended_at = CASE WHEN ? = 1 THEN {now} END
      WHERE position = ? RETURNING position";
+
+/// One step in `dead_letter_consumer` a name, however many letters it has.
+const DEAD_CONSUMERS: &str = "WITH RECURSIVE name (consumer) AS (
+         SELECT MIN(consumer) FROM {posta}dead_letter
+         UNION ALL
+         SELECT (SELECT MIN(consumer) FROM {posta}dead_letter WHERE consumer > name.consumer)
+         FROM name WHERE consumer IS NOT NULL)
+     SELECT consumer FROM name WHERE consumer IS NOT NULL";
 
 impl DeadLetterStore for SqliteStore {
     async fn bury(
@@ -73,6 +81,14 @@ impl DeadLetterStore for SqliteStore {
         .await
     }
 
+    async fn dead_consumers(&self, connection: &mut Connection) -> Result<Vec<String>, StoreError> {
+        let names = self.sql(DEAD_CONSUMERS).statement();
+        on_thread(connection, "read who has dead letters", |connection| {
+            names.rows::<Text, String>(connection)
+        })
+        .await
+    }
+
     async fn letters(
         &self,
         connection: &mut Connection,
@@ -86,8 +102,9 @@ impl DeadLetterStore for SqliteStore {
             .statement(self, &which)
             .bind(after.map_or(i64::MIN, |letter| letter.0))
             .bind(limit);
-        on_thread(connection, "read dead letters", |connection| {
-            letter_row::read(letters, connection)
+        let store = self.clone();
+        on_thread(connection, "read dead letters", move |connection| {
+            letter_row::read(&store, letters, connection)
         })
         .await
     }
@@ -128,8 +145,9 @@ impl DeadLetterStore for SqliteStore {
     ) -> Result<Vec<DeadLetter>, StoreError> {
         let which = "WHERE l.position IN (SELECT value FROM json_each(?)) ORDER BY l.position";
         let letters = self.sql(&letter_row::select(which)).bind(numbers(letters));
-        on_thread(connection, "lock dead letters", |connection| {
-            letter_row::read(letters, connection)
+        let store = self.clone();
+        on_thread(connection, "lock dead letters", move |connection| {
+            letter_row::read(&store, letters, connection)
         })
         .await
     }

@@ -4,20 +4,33 @@ use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::letter_filter::Conditions;
-use super::letter_row::SUCCESSORS;
+use super::letter_row::{QUEUED, SUCCESSORS};
 use super::statement::Statement;
 use super::{SqliteStore, row};
 use crate::store::{LetterFilter, LetterGroup, Origin};
 
 /// Of the letters whose key waits for them, each key counts once, with what waits behind its first.
-const GROUPS: &str = "SELECT consumer, message_type, reason, fingerprint,
+const GROUPS: &str = "WITH letter (consumer, message_type, reason, fingerprint, parked, key, dead_at, slot, place,
+             position, waits) AS MATERIALIZED (
+         SELECT l.consumer, l.message_type, l.reason, l.fingerprint, l.parked,
+             CASE WHEN l.parked = 1 THEN l.ordering_key END, l.dead_at, p.slot, p.ordering_key, p.position, {successors}
+         FROM {posta}dead_letter AS l
+             LEFT JOIN {posta}outbox AS p ON p.dead_letter = l.position AND l.parked = 1
+         WHERE {where})
+     SELECT consumer, message_type, reason, fingerprint,
          SUM(letters), SUM(keys), SUM(successors), MIN(oldest), MAX(newest)
      FROM (
-         SELECT l.consumer, l.message_type, l.reason, l.fingerprint, COUNT(*) AS letters, MAX(l.parked) AS keys,
-             MAX({successors}) AS successors, MIN(l.dead_at) AS oldest, MAX(l.dead_at) AS newest
-         FROM {posta}dead_letter AS l WHERE {where}
-         GROUP BY l.consumer, l.message_type, l.reason, l.fingerprint, l.parked,
-             CASE WHEN l.parked = 1 THEN l.ordering_key END)
+         SELECT consumer, message_type, reason, fingerprint, COUNT(*) AS letters, MAX(parked) AS keys,
+             MAX(CASE WHEN place IS NULL THEN waits ELSE queued END) AS successors,
+             MIN(dead_at) AS oldest, MAX(dead_at) AS newest
+         FROM (
+             SELECT *, SUM(waits) OVER (PARTITION BY slot, place ORDER BY position DESC, waits) AS queued
+             FROM (
+                 SELECT 1 AS is_letter, * FROM letter
+                 UNION ALL
+                 SELECT 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, o.slot, o.ordering_key, o.position, 1 FROM {queued}))
+         WHERE is_letter = 1
+         GROUP BY consumer, message_type, reason, fingerprint, parked, key)
      GROUP BY consumer, message_type, reason, fingerprint
      ORDER BY SUM(letters) DESC, MAX(newest) DESC, consumer, message_type, reason, fingerprint LIMIT ?";
 
@@ -47,7 +60,10 @@ type Group = (
 
 /// The groups of a selection; the limit is still to be bound.
 pub(super) fn select(store: &SqliteStore, filter: &LetterFilter) -> Statement {
-    Conditions::of(filter).statement(store, &GROUPS.replace("{successors}", SUCCESSORS))
+    let groups = GROUPS
+        .replace("{successors}", SUCCESSORS)
+        .replace("{queued}", QUEUED);
+    Conditions::of(filter).statement(store, &groups)
 }
 
 /// Runs a statement that [`select`] made.

@@ -1,35 +1,49 @@
 //! A dead letter's columns, and a dead letter of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use diesel::result::Error;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel::{QueryResult, SqliteConnection};
 
+use super::SqliteStore;
 use super::row::{self, corrupt};
-use super::statement::Statement;
+use super::statement::{Statement, Value};
 use crate::message::{RawMessage, Slot};
 use crate::store::{DeadLetter, LetterId, LetterState, Origin};
 
-/// How many messages wait behind a letter `l` whose key waits for it. Those of the outbox by its two
-/// indexes: of a lane's front, and of its rows on hold.
+/// How many messages wait behind a letter `l` at its consumer, if its key waits for it.
 pub(super) const SUCCESSORS: &str = "CASE
-         WHEN l.parked = 0 THEN 0
-         WHEN l.consumer IS NULL THEN (
-             SELECT (
-                 SELECT COUNT(*) FROM {posta}outbox AS s
-                 WHERE s.slot = p.slot AND s.position > p.position AND s.ordering_key = p.ordering_key
-                   AND s.held_until IS NULL) + (
-                 SELECT COUNT(*) FROM {posta}outbox AS s
-                 WHERE s.slot = p.slot AND s.position > p.position AND s.ordering_key = p.ordering_key
-                   AND s.held_until IS NOT NULL AND s.parked = 0)
-             FROM {posta}outbox AS p WHERE p.dead_letter = l.position)
+         WHEN l.parked = 0 OR l.consumer IS NULL THEN 0
          ELSE (
              SELECT COUNT(*) FROM {posta}retry AS p CROSS JOIN {posta}retry AS s
                  ON s.consumer = p.consumer AND s.ordering_key = p.ordering_key AND s.position > p.position
                      AND s.parked = 0
              WHERE p.dead_letter = l.position) END";
+
+/// Which rows of the outbox are of the keys of the places (slot, place) in `letter`: a table `o`
+/// and its condition.
+///
+/// No index leads from a key to the rows that never failed: each enqueue would pay for it. So the
+/// outbox is read once for all letters, if any has a place there. Who counts them sorts them with
+/// the places by key and position, and sums up from the end; a place that goes out again is one of
+/// them too, and not counted for itself.
+pub(super) const QUEUED: &str = "{posta}outbox AS o
+     WHERE o.parked = 0 AND EXISTS (SELECT 1 FROM letter WHERE place IS NOT NULL)
+       AND (o.slot, o.ordering_key) IN (SELECT slot, place FROM letter WHERE place IS NOT NULL)";
+
+/// How many messages wait in the outbox behind each of some letters (a JSON list of ids).
+const COUNTED: &str = "WITH letter (id, slot, place, position) AS MATERIALIZED (
+         SELECT p.dead_letter, p.slot, p.ordering_key, p.position
+         FROM json_each(?) AS l CROSS JOIN {posta}outbox AS p ON p.dead_letter = l.value)
+     SELECT id, successors FROM (
+         SELECT id, SUM(waits) OVER (PARTITION BY slot, place ORDER BY position DESC, waits) AS successors
+         FROM (
+             SELECT id, slot, place, position, 0 AS waits FROM letter
+             UNION ALL
+             SELECT NULL, o.slot, o.ordering_key, o.position, 1 FROM {queued}))
+     WHERE id IS NOT NULL";
 
 /// Letters with the payload, version and content type of their current revisions. `{successors}`
 /// is [`SUCCESSORS`]; behind it comes the condition.
@@ -105,14 +119,35 @@ type Columns = (MessageColumns, StateColumns, TimeColumns);
 
 /// Runs a statement that [`select`] made.
 pub(super) fn read(
+    store: &SqliteStore,
     letters: Statement,
     connection: &mut SqliteConnection,
 ) -> QueryResult<Vec<DeadLetter>> {
-    letters
+    let mut letters = letters
         .rows::<(MessageTypes, StateTypes, TimeTypes), Columns>(connection)?
         .into_iter()
         .map(letter)
-        .collect()
+        .collect::<QueryResult<Vec<DeadLetter>>>()?;
+    let parked: Vec<i64> = letters
+        .iter()
+        .filter(|letter| letter.parked && letter.origin == Origin::Dispatch)
+        .map(|letter| letter.id.0)
+        .collect();
+    if parked.is_empty() {
+        return Ok(letters);
+    }
+    let queued: HashMap<i64, i64> = store
+        .sql(&COUNTED.replace("{queued}", QUEUED))
+        .bind(Value::json(&parked))
+        .rows::<(BigInt, BigInt), (i64, i64)>(connection)?
+        .into_iter()
+        .collect();
+    for letter in &mut letters {
+        if let Some(count) = queued.get(&letter.id.0) {
+            letter.successors = row::number(*count);
+        }
+    }
+    Ok(letters)
 }
 
 fn letter((message, state, times): Columns) -> Result<DeadLetter, Error> {

@@ -15,6 +15,7 @@
 //! - **Text** is not always UTF-8 in SQLite. What plain SQL can have written is read as bytes and
 //!   checked (`row.rs`).
 
+mod behind;
 mod claim;
 mod classify;
 mod connect;

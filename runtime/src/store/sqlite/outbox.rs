@@ -4,9 +4,10 @@ use std::time::Duration;
 use diesel::sql_types::{BigInt, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 
+use super::behind::{Left, LeftTypes};
 use super::connection::on_thread;
 use super::statement::{Sql, Value};
-use super::{Connection, SqliteStore, dead_letter, lease, pending, place, row};
+use super::{Connection, SqliteStore, behind, dead_letter, lease, pending, place, row};
 use crate::message::{Envelope, Slot};
 use crate::store::text::storable;
 use crate::store::{
@@ -55,9 +56,9 @@ impl OutboxStore for SqliteStore {
                 let removed = remove
                     .bind(rows)
                     .rows::<RemovedTypes, Removed>(connection)?;
-                let letters: Vec<i64> = removed.iter().filter_map(|row| row.2).collect();
+                let letters: Vec<i64> = removed.iter().filter_map(|row| row.1).collect();
                 dead_letter::replayed(&store, connection, &letters)?;
-                Ok(removed.into_iter().map(|row| (row.0, row.1)).collect())
+                left(&store, connection, removed)
             },
         )
         .await
@@ -109,7 +110,7 @@ impl OutboxStore for SqliteStore {
         fences: &[Fence],
         rows: &[RowId],
     ) -> Result<Vec<RowId>, StoreError> {
-        let remove = self.sql(REMOVE);
+        let (store, remove) = (self.clone(), self.sql(REMOVE));
         self.settle(
             connection,
             "remove rows",
@@ -119,7 +120,7 @@ impl OutboxStore for SqliteStore {
                 let removed = remove
                     .bind(Value::json(&rows))
                     .rows::<RemovedTypes, Removed>(connection)?;
-                Ok(removed.into_iter().map(|row| (row.0, row.1)).collect())
+                left(&store, connection, removed)
             },
         )
         .await
@@ -173,11 +174,18 @@ impl OutboxStore for SqliteStore {
         connection: &mut Connection,
         letter: LetterId,
     ) -> Result<bool, StoreError> {
+        let store = self.clone();
         let unpark = self
-            .sql("DELETE FROM {posta}outbox WHERE dead_letter = ? AND parked = 1")
+            .sql(
+                "DELETE FROM {posta}outbox WHERE dead_letter = ? AND parked = 1
+                 RETURNING slot, CAST(ordering_key AS BLOB)",
+            )
             .bind(letter.0);
-        on_thread(connection, "let a parked key go on", |connection| {
-            unpark.execute(connection).map(|gone| gone > 0)
+        on_thread(connection, "let a parked key go on", move |connection| {
+            let gone = unpark.rows::<LeftTypes, Left>(connection)?;
+            let unparked = !gone.is_empty();
+            behind::let_follow(&store, connection, gone.into_iter())?;
+            Ok(unparked)
         })
         .await
     }
@@ -199,7 +207,7 @@ impl OutboxStore for SqliteStore {
         // again. Parked rows wait for an operator.
         let next = self.sql(
             "SELECT MIN((SELECT MIN(held_until) FROM {posta}outbox WHERE slot = lane.value
-                 AND held_until > {now} AND held_until < {never})) - {now}
+                 AND held_until > {now} AND held_until < {behind})) - {now}
              FROM json_each(?) AS lane",
         );
         let lanes: Vec<u8> = lanes.iter().map(|lane| lane.number()).collect();
@@ -215,6 +223,7 @@ impl OutboxStore for SqliteStore {
     async fn backlog(&self, connection: &mut Connection) -> Result<Backlog, StoreError> {
         let all = self.sql("SELECT COUNT(*) FROM {posta}outbox");
         let held = self.sql("SELECT COUNT(*) FROM {posta}outbox WHERE held_until IS NOT NULL");
+        let behind = self.sql("SELECT COUNT(*) FROM {posta}outbox WHERE held_until = {behind}");
         let parked = self
             .sql("SELECT COUNT(*) FROM {posta}outbox WHERE dead_letter IS NOT NULL AND parked = 1");
         // The first row is the oldest: one transaction writes at a time.
@@ -227,10 +236,11 @@ impl OutboxStore for SqliteStore {
                 QueryResult::Ok(row::number(count))
             };
             let (all, held, parked) = (count(all)?, count(held)?, count(parked)?);
+            let behind = count(behind)?;
             let oldest = oldest.statement().first::<BigInt, i64>(connection)?;
             Ok(Backlog {
                 rows: all.saturating_sub(parked),
-                held: held.saturating_sub(parked),
+                held: held.saturating_sub(parked + behind),
                 parked,
                 oldest: oldest.map_or(Duration::ZERO, row::duration),
             })
@@ -243,10 +253,25 @@ impl OutboxStore for SqliteStore {
 /// that went out again with them. What a dead letter keeps as its place stays.
 const REMOVE: &str = "DELETE FROM {posta}outbox
      WHERE (position, slot) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)) AND parked = 0
-     RETURNING position, slot, dead_letter";
+     RETURNING position, dead_letter, slot,
+         CASE WHEN attempts > 0 OR dead_letter IS NOT NULL THEN CAST(ordering_key AS BLOB) END";
 
-type RemovedTypes = (BigInt, BigInt, Nullable<BigInt>);
-type Removed = (i64, i64, Option<i64>);
+type RemovedTypes = (BigInt, Nullable<BigInt>, LeftTypes);
+type Removed = (i64, Option<i64>, Left);
+
+/// Lets those follow that waited for these rows; returns where those were.
+fn left(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    removed: Vec<Removed>,
+) -> QueryResult<Vec<(i64, i64)>> {
+    let rows = removed
+        .iter()
+        .map(|(position, _, (slot, _))| (*position, *slot));
+    let rows = rows.collect();
+    behind::let_follow(store, connection, removed.into_iter().map(|row| row.2))?;
+    Ok(rows)
+}
 
 /// A row's position and slot, as statements want them.
 fn numbers(row: &RowId) -> (i64, u8) {

@@ -5,10 +5,10 @@ use diesel::sql_types::{BigInt, Binary, Nullable};
 use diesel::{QueryResult, SqliteConnection};
 use uuid::Uuid;
 
-use super::SqliteStore;
 use super::merge::first_positions;
 use super::row::{self, COLUMNS, ColumnTypes, Columns, corrupt};
 use super::statement::Value;
+use super::{SqliteStore, behind};
 use crate::message::{OrderingKey, Slot};
 use crate::store::{LetterId, OutboxRow, RowId};
 
@@ -53,6 +53,7 @@ pub(super) fn read(
     limit: usize,
 ) -> QueryResult<Vec<OutboxRow>> {
     let end = adopt_first(store, connection)?;
+    behind::sort(store, connection, lanes)?;
     let in_flight: Vec<i64> = in_flight.iter().map(|row| row.position).collect();
     // One instant for the whole reading: were a hold to end between two of its statements, a row
     // would be read whose head was not.
@@ -102,7 +103,8 @@ enum State {
 /// whose key does not wait.
 ///
 /// A key waits for its row on hold; the index outbox_held has such rows only. A parked row is on hold
-/// for ever.
+/// for ever. Rows whose key waits are walked over; how they do not become many is told in
+/// [`behind`], whose rows are like those on hold here.
 const FRONT: &str = "SELECT list.value ->> 0, o.position
      FROM json_each(?) AS list CROSS JOIN {posta}outbox AS o ON o.position IN (
          SELECT c.position FROM {posta}outbox AS c

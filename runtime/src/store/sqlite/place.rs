@@ -93,14 +93,15 @@ pub(super) fn park(
     (position, slot): (i64, u8),
     letter: LetterId,
 ) -> QueryResult<bool> {
-    // A row that never failed (malformed, too large) counts as one that did: it is on hold for ever.
+    // A row that is parked has failed, whatever the reason, and says so to those who read the table.
     store
         .sql(
             "UPDATE {posta}outbox SET parked = 1, dead_letter = ?, held_until = {never}, payload = x'',
-                 attempts = MAX(attempts, 1), last_error = COALESCE(last_error, 'set aside'),
+                 attempts = attempts + 1, last_error = COALESCE(last_error, 'dead letter ' || ?),
                  failed_at = COALESCE(failed_at, {now})
              WHERE position = ? AND slot = ? AND parked = 0",
         )
+        .bind(letter.0)
         .bind(letter.0)
         .bind(position)
         .bind(slot)

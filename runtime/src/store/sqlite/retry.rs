@@ -1,28 +1,40 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use diesel::sql_types::{BigInt, Nullable};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
 use super::row;
-use super::statement::{Statement, Value};
+use super::statement::Value;
 use super::{Connection, SqliteStore, claim, held, lease, place, release};
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
+use crate::store::walk::{Part, Walk};
 use crate::store::{
     Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, RetryStore, StoreError,
 };
 
-/// The rows that are due. Heads, and rows without a key, are found by their time. A key's
-/// successors have none; one that has become the first of its key without being told (its head was
-/// deleted by hand) is found by a walk over the keys that have successors: one step a key, however
-/// many successors it has. The place of a dead letter is no such successor, and its time never
-/// comes.
+/// Heads, and rows without a key, whose time has come, slot by slot, by their time. A parked row's
+/// never comes, and what is behind it is no head.
 ///
-/// Binds the consumer, the slots (as JSON), the consumer twice, the slots, the consumer, and the
-/// limit.
-const DUE: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
+/// Binds the slots (as JSON), the consumer, the limit, and the limit again.
+const DUE: &str = "SELECT r.position FROM json_each(?) AS s CROSS JOIN {posta}retry AS r ON r.position IN (
+         SELECT h.position FROM {posta}retry AS h
+         WHERE h.consumer = ? AND h.slot = s.value AND h.due_at <= {now}
+           AND (h.ordering_key IS NULL OR NOT EXISTS (
+               SELECT 1 FROM {posta}retry AS e
+               WHERE e.consumer = h.consumer AND e.ordering_key = h.ordering_key AND e.position < h.position))
+         ORDER BY h.due_at, h.position LIMIT ?)
+     ORDER BY r.due_at, r.position LIMIT ?";
+
+/// How many keys have successors, and where those are (as JSON) that have become the first of
+/// their key without being told: their head was deleted by hand. They have no time by which to find
+/// them; so this walks over the keys that have successors: one step a key, however many successors
+/// it has.
+///
+/// Binds the consumer, the slots (as JSON), and the consumer twice.
+const ORPHANED: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
          SELECT s.value, (
              SELECT MIN(ordering_key) FROM {posta}retry
              WHERE consumer = ? AND slot = s.value AND due_at IS NULL)
@@ -32,16 +44,12 @@ const DUE: &str = "WITH RECURSIVE waiting (slot, ordering_key) AS (
              SELECT MIN(ordering_key) FROM {posta}retry
              WHERE consumer = ? AND slot = w.slot AND due_at IS NULL AND ordering_key > w.ordering_key)
          FROM waiting AS w WHERE w.ordering_key IS NOT NULL)
-     SELECT r.position FROM {posta}retry AS r
-     WHERE r.consumer = ? AND r.slot IN (SELECT value FROM json_each(?)) AND r.due_at <= {now}
-       AND (r.ordering_key IS NULL OR NOT EXISTS (
-           SELECT 1 FROM {posta}retry AS e
-           WHERE e.consumer = r.consumer AND e.ordering_key = r.ordering_key AND e.position < r.position))
-     UNION ALL
-     SELECT r.position FROM waiting AS w CROSS JOIN {posta}retry AS r ON r.position = (
-         SELECT MIN(f.position) FROM {posta}retry AS f WHERE f.consumer = ? AND f.ordering_key = w.ordering_key)
-     WHERE r.due_at IS NULL
-     ORDER BY 1 LIMIT ?";
+     SELECT COUNT(*), json_group_array(orphan) FILTER (WHERE orphan IS NOT NULL)
+     FROM (
+         SELECT (
+             SELECT CASE WHEN f.due_at IS NULL THEN f.position END FROM {posta}retry AS f
+             WHERE f.consumer = ? AND f.ordering_key = w.ordering_key ORDER BY f.position LIMIT 1) AS orphan
+         FROM waiting AS w WHERE w.ordering_key IS NOT NULL)";
 
 /// The first time of a head, or of a row without a key, over all slots; places of dead letters have
 /// none.
@@ -82,10 +90,23 @@ impl RetryStore for SqliteStore {
         slots: RangeInclusive<u8>,
         limit: usize,
     ) -> Result<Vec<HeldRow>, StoreError> {
-        let due = self.due_positions(consumer, slots).bind(limit);
-        let row = self.held_row("WHERE position = ?");
+        let (store, consumer) = (self.clone(), consumer.to_owned());
         on_thread(connection, "read due messages", move |connection| {
-            let positions = due.rows::<BigInt, i64>(connection)?;
+            let mut positions = match store.walks().begin(part(&consumer, &slots)) {
+                Err(_) => Vec::new(),
+                Ok(walk) => orphans(&store, connection, walk, &consumer, &slots)?,
+            };
+            positions.truncate(limit);
+            let room = limit - positions.len();
+            let due = store
+                .sql(DUE)
+                .bind(numbers(slots))
+                .bind(consumer)
+                .bind(room)
+                .bind(room);
+            positions.extend(due.rows::<BigInt, i64>(connection)?);
+            positions.sort_unstable();
+            let row = store.held_row("WHERE position = ?");
             let mut rows = Vec::with_capacity(positions.len());
             for position in positions {
                 rows.extend(held::read(row.bind(position), connection)?);
@@ -101,15 +122,34 @@ impl RetryStore for SqliteStore {
         consumer: &str,
         slots: RangeInclusive<u8>,
     ) -> Result<Option<Duration>, StoreError> {
-        let due = self.due_positions(consumer, slots.clone()).bind(1_i64);
-        let next = self.sql(NEXT).bind(consumer).bind(numbers(slots));
-        on_thread(connection, "read the next retry's time", |connection| {
-            if due.first::<BigInt, i64>(connection)?.is_some() {
-                return Ok(Some(Duration::ZERO));
-            }
-            let micros = next.one::<Nullable<BigInt>, Option<i64>>(connection)?;
-            Ok(micros.map(row::duration))
-        })
+        let (store, consumer) = (self.clone(), consumer.to_owned());
+        on_thread(
+            connection,
+            "read the next retry's time",
+            move |connection| {
+                let micros = store
+                    .sql(NEXT)
+                    .bind(consumer.as_str())
+                    .bind(numbers(slots.clone()))
+                    .one::<Nullable<BigInt>, Option<i64>>(connection)?;
+                let wait = micros.map(row::duration);
+                if wait.is_some_and(|wait| wait.is_zero()) {
+                    return Ok(wait);
+                }
+                match store.walks().begin(part(&consumer, &slots)) {
+                    // Whoever waits until then comes back in time for the walk that is not made now.
+                    Err(later) => Ok(Some(wait.map_or(later, |wait| wait.min(later)))),
+                    Ok(walk) => {
+                        let orphans = orphans(&store, connection, walk, &consumer, &slots)?;
+                        Ok(if orphans.is_empty() {
+                            wait
+                        } else {
+                            Some(Duration::ZERO)
+                        })
+                    }
+                }
+            },
+        )
         .await
     }
 
@@ -338,18 +378,6 @@ impl RetryStore for SqliteStore {
 }
 
 impl SqliteStore {
-    /// The positions of what is due; the limit is still to be bound.
-    fn due_positions(&self, consumer: &str, slots: RangeInclusive<u8>) -> Statement {
-        let slots = numbers(slots);
-        self.sql(DUE)
-            .bind(consumer)
-            .bind(slots.clone())
-            .bind(consumer)
-            .bind(consumer)
-            .bind(slots)
-            .bind(consumer)
-    }
-
     /// Changes a consumer's rows if the fence holds its partition; changes nothing otherwise.
     async fn fenced<T: Default + Send + 'static>(
         &self,
@@ -371,6 +399,31 @@ impl SqliteStore {
         })
         .await
     }
+}
+
+/// Walks over the keys that have successors; returns where those are that have lost their head.
+fn orphans(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    walk: Walk<'_>,
+    consumer: &str,
+    slots: &RangeInclusive<u8>,
+) -> QueryResult<Vec<i64>> {
+    let (steps, orphans) = store
+        .sql(ORPHANED)
+        .bind(consumer)
+        .bind(numbers(slots.clone()))
+        .bind(consumer)
+        .bind(consumer)
+        .one::<(BigInt, Text), (i64, String)>(connection)?;
+    let orphans: Vec<i64> = serde_json::from_str(&orphans)
+        .map_err(|error| row::corrupt(format!("a list of positions: {error}")))?;
+    walk.end(row::number(steps), orphans.len());
+    Ok(orphans)
+}
+
+fn part(consumer: &str, slots: &RangeInclusive<u8>) -> Part {
+    Part::Retry(consumer.to_owned(), slots.clone())
 }
 
 fn numbers(slots: RangeInclusive<u8>) -> Value {

@@ -25,12 +25,16 @@ const NOW: &str = "(CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS IN
 /// have the same number.
 const NEVER: &str = "9223372036854775807";
 
+/// The time of a row of the outbox that waits behind another of its key: later than any hold ends,
+/// and not that of a place. The migrations have the same number.
+const BEHIND: &str = "9223372036854775806";
+
 /// A hundred years: what a longer duration counts as, so that a time plus it stays far inside 64
 /// bits.
 const MICROS_MAX: i64 = 100 * 366 * 24 * 3600 * 1_000_000;
 
 /// A statement's text: `{posta}` is the tables' prefix, `{now}` the time, `{never}` that of what is
-/// parked, each `?` a value to bind, in order.
+/// parked and `{behind}` that of what is behind, each `?` a value to bind, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Sql(Arc<str>);
 
@@ -38,7 +42,11 @@ impl Sql {
     pub(super) fn new(tables: &Tables, text: &str) -> Self {
         let prefix = format!("{}_", tables.name());
         let text = tables.qualify(text, &prefix);
-        Self(text.replace("{now}", NOW).replace("{never}", NEVER).into())
+        let constants = [("{now}", NOW), ("{never}", NEVER), ("{behind}", BEHIND)];
+        let text = constants
+            .into_iter()
+            .fold(text, |text, (name, value)| text.replace(name, value));
+        Self(text.into())
     }
 
     /// The statement with its first value.

@@ -12,6 +12,7 @@ use super::connection::on_thread;
 use super::statement::Sql;
 use super::watch::Watch;
 use super::{Sqlite, turn};
+use crate::store::walk::Walks;
 use crate::store::{Connect, DatabasePool, Session, Store, StoreError, StoreErrorKind, Tables};
 
 /// Posta's statements in SQLite's SQL, on a pool of connections to one file.
@@ -26,6 +27,7 @@ struct Inner {
     timeout: Duration,
     file: OnceCell<File>,
     watch: Mutex<Watch>,
+    walks: Walks,
 }
 
 /// The file, known from the first connection on.
@@ -43,6 +45,7 @@ impl SqliteStore {
                 timeout: connect.timeout,
                 file: OnceCell::new(),
                 watch: Mutex::default(),
+                walks: Walks::default(),
             }),
         }
     }
@@ -55,6 +58,10 @@ impl SqliteStore {
     /// The pool, for what needs no transaction.
     pub(super) fn pool(&self) -> &DatabasePool<Sqlite> {
         &self.inner.pool
+    }
+
+    pub(super) fn walks(&self) -> &Walks {
+        &self.inner.walks
     }
 
     /// Which file the pool is open on, and whether it is one that Posta can work with.

@@ -155,6 +155,22 @@ pub(super) async fn letters_are_counted_by_origin<D: TestDatabase>(place: &Place
     assert_eq!(count(place, &consumer("c")).await, 0);
 }
 
+pub(super) async fn consumers_with_letters_are_named_once<D: TestDatabase>(place: &Place<D>) {
+    let names = async || {
+        place
+            .done(async |store, session| store.dead_consumers(session).await)
+            .await
+    };
+    assert_eq!(names().await, [""; 0]);
+    let nothing = RawMessage::default;
+    place.bury(&[letter(Origin::Dispatch, nothing())]).await;
+    assert_eq!(names().await, [""; 0]);
+    for name in ["c", "a", "c", "b", "a"] {
+        place.bury(&[letter(consumer(name), nothing())]).await;
+    }
+    assert_eq!(names().await, ["a", "b", "c"]);
+}
+
 pub(super) async fn burying_nothing_writes_nothing<D: TestDatabase>(place: &Place<D>) {
     place.bury(&[]).await;
     assert_eq!(place.rows("dead_letter").await, 0);

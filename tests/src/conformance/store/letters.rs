@@ -229,6 +229,12 @@ impl<D: TestDatabase> Place<D> {
         .await
     }
 
+    /// Takes a letter's place in the outbox away.
+    pub(super) async fn unpark_row(&self, letter: LetterId) -> bool {
+        self.done(async |store, session| store.unpark(session, letter).await)
+            .await
+    }
+
     /// Puts a letter's message back into the outbox, as an operator does.
     pub(super) async fn readmit(&self, letter: LetterId, envelope: &Envelope) -> bool {
         self.done(async |store, session| {

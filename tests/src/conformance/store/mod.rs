@@ -4,6 +4,7 @@
 //! A test is a generic function here and a name in [`suite`]; a name that is missing there is an
 //! unused function, which the compiler reports.
 
+mod behind;
 mod claim;
 mod dead_letter;
 mod given;
@@ -54,6 +55,16 @@ macro_rules! suite {
                 successors_of_held_rows_do_not_fill_a_batch
                 the_next_due_time_is_that_of_the_first_held_row
             }
+            behind {
+                rows_behind_a_parked_row_wait_and_go_on_in_order
+                rows_behind_a_readmitted_row_follow_it
+                rows_behind_follow_a_head_that_gets_through_after_its_hold
+                rows_behind_follow_a_head_that_is_removed
+                rows_behind_a_head_that_was_deleted_by_hand_go_on
+                a_short_hold_moves_nothing
+                few_rows_stay_where_they_are
+                a_long_queue_behind_a_key_is_moved_in_steps_and_goes_on_in_order
+            }
             plain_sql {
                 a_malformed_row_comes_alone_with_its_bytes
                 a_header_that_is_no_text_is_malformed_and_kept_as_its_json
@@ -102,6 +113,8 @@ macro_rules! suite {
                 a_message_without_a_key_waits_for_nobody
                 nothing_is_due_before_its_time
                 due_messages_come_oldest_first_by_slot_and_limit
+                the_earliest_due_come_first_where_there_are_more_than_the_limit
+                a_key_without_its_first_message_is_found_among_many
                 waiting_messages_do_not_fill_a_batch
                 a_held_message_is_the_one_that_came
                 a_message_is_held_once_by_a_consumer
@@ -141,6 +154,7 @@ macro_rules! suite {
                 a_dead_letter_keeps_every_part_and_the_payloads_bytes
                 odd_texts_are_kept_without_nul
                 letters_are_counted_by_origin
+                consumers_with_letters_are_named_once
                 burying_nothing_writes_nothing
                 a_burial_that_is_rolled_back_never_was
                 a_letter_reads_as_it_was_set_aside
@@ -201,6 +215,7 @@ macro_rules! suite {
                 a_row_without_a_place_is_readmitted_at_the_end
                 a_row_that_waits_already_is_not_readmitted
                 an_unparked_key_goes_on
+                a_place_says_that_and_why_it_has_failed
                 parked_rows_are_in_the_backlog_by_themselves
                 parked_rows_have_no_due_time
                 parked_rows_do_not_fill_a_batch

@@ -130,21 +130,37 @@ pub(super) async fn an_unparked_key_goes_on<D: TestDatabase>(place: &Place<D>) {
         .await;
     let row = named(&place.pending().await, &["a1"])[0];
     let letter = place.park_row(&fences, row, &head).await;
-    let unpark = async || {
-        place
-            .done(async |store, session| store.unpark(session, letter).await)
-            .await
-    };
     assert_eq!(place.successors(letter, 10).await.len(), 2);
-    assert!(unpark().await);
+    assert!(place.unpark_row(letter).await);
     assert_eq!(
         place.successors(letter, 10).await,
         [],
         "nothing waits for it"
     );
-    assert!(!unpark().await);
+    assert!(!place.unpark_row(letter).await);
     assert_eq!(payloads(&place.pending().await), ["a2", "a3"]);
     assert_eq!(place.rows("outbox").await, 2);
+}
+
+pub(super) async fn a_place_says_that_and_why_it_has_failed<D: TestDatabase>(place: &Place<D>) {
+    let fences = place.own_lanes().await;
+    let messages = [keyed("a", b"too large"), keyed("b", b"returned")];
+    place.enqueue(&messages).await;
+    let rows = ids(&place.pending().await);
+    place.fail(&fences, &rows[1..], LONG).await;
+    let letter = place.park_row(&fences, rows[0], &messages[0]).await;
+    place.park_row(&fences, rows[1], &messages[1]).await;
+    let table = place.table("outbox");
+    let said = place
+        .texts(&format!(
+            "SELECT attempts || ' ' || last_error AS value FROM {table} ORDER BY position"
+        ))
+        .await;
+    let expected = [
+        format!("1 dead letter {}", letter.0),
+        "2 the broker returned it".to_owned(),
+    ];
+    assert_eq!(said, expected.map(Some));
 }
 
 pub(super) async fn parked_rows_are_in_the_backlog_by_themselves<D: TestDatabase>(

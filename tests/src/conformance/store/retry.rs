@@ -103,6 +103,45 @@ pub(super) async fn due_messages_come_oldest_first_by_slot_and_limit<D: TestData
     }
 }
 
+pub(super) async fn the_earliest_due_come_first_where_there_are_more_than_the_limit<
+    D: TestDatabase,
+>(
+    place: &Place<D>,
+) {
+    let (later, earlier) = (keyless(b"later"), keyless(b"earlier"));
+    let soon = Duration::from_millis(20);
+    place
+        .hold("c", &[failed(&later, soon), failed(&earlier, NOW)])
+        .await;
+    while due(place, "c", ALL, 10).await.len() < 2 {}
+    assert_eq!(texts(&due(place, "c", ALL, 1).await), ["earlier"]);
+    // Among what is taken, the order is that of arrival.
+    assert_eq!(texts(&due(place, "c", ALL, 2).await), ["later", "earlier"]);
+}
+
+/// The walk that finds it is long, and is not made again at once if it finds nothing.
+pub(super) async fn a_key_without_its_first_message_is_found_among_many<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let holds: Vec<_> = (0..1_100)
+        .flat_map(|n| {
+            let key = format!("k{n}");
+            let head = keyed(&key, format!("head {n}").as_bytes());
+            let next = keyed(&key, format!("next {n}").as_bytes());
+            [failed(&head, LONG), successor(&next)]
+        })
+        .collect();
+    place.hold("c", &holds).await;
+    let table = place.table("retry");
+    place
+        .run(&format!(
+            "DELETE FROM {table} WHERE ordering_key = 'k7' AND due_at IS NOT NULL"
+        ))
+        .await;
+    assert_eq!(place.next_retry().await, Some(NOW));
+    assert_eq!(texts(&due(place, "c", ALL, 10).await), ["next 7"]);
+}
+
 pub(super) async fn waiting_messages_do_not_fill_a_batch<D: TestDatabase>(place: &Place<D>) {
     let mut holds = vec![failed(&keyed("slow", b"head"), LONG)];
     holds.extend((0..60).map(|_| successor(&keyed("slow", b"waits"))));

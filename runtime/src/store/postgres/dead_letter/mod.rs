@@ -6,7 +6,7 @@ mod parts;
 mod rows;
 mod texts;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use diesel::sql_types::{
     Array, BigInt, Binary, Bool, Integer, Nullable, SmallInt, Text, Timestamptz,
@@ -66,6 +66,17 @@ impl DeadLetterStore for PostgresStore {
         Ok(count.unsigned_abs())
     }
 
+    async fn dead_consumers(
+        &self,
+        connection: &mut AsyncPgConnection,
+    ) -> Result<Vec<String>, StoreError> {
+        let names: Vec<(String,)> = Statement::new(&self.texts().dead_letter.dead_consumers)
+            .returning::<(Text,)>()
+            .front_rows(connection, READ)
+            .await?;
+        Ok(names.into_iter().map(|(name,)| name).collect())
+    }
+
     async fn letters(
         &self,
         connection: &mut AsyncPgConnection,
@@ -80,7 +91,7 @@ impl DeadLetterStore for PostgresStore {
                 .returning::<LetterColumns>()
                 .front_rows(connection, READ)
                 .await?;
-        rows.into_iter().map(|row| letter(row, READ)).collect()
+        self.letters_of(connection, rows, READ).await
     }
 
     async fn successors(
@@ -148,7 +159,7 @@ impl DeadLetterStore for PostgresStore {
             .await
         };
         let (_, rows) = result.map_err(|error| failed(connection, OPERATION, error))?;
-        rows.into_iter().map(|row| letter(row, OPERATION)).collect()
+        self.letters_of(connection, rows, OPERATION).await
     }
 
     async fn change_letters(
@@ -201,6 +212,39 @@ impl DeadLetterStore for PostgresStore {
 }
 
 impl PostgresStore {
+    /// The letters of rows, with what waits behind them in the outbox.
+    async fn letters_of(
+        &self,
+        connection: &mut AsyncPgConnection,
+        rows: Vec<LetterRow>,
+        operation: &'static str,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        let mut letters = rows
+            .into_iter()
+            .map(|row| letter(row, operation))
+            .collect::<Result<Vec<DeadLetter>, StoreError>>()?;
+        let parked: Vec<i64> = letters
+            .iter()
+            .filter(|letter| letter.parked && letter.origin == Origin::Dispatch)
+            .map(|letter| letter.id.0)
+            .collect();
+        if parked.is_empty() {
+            return Ok(letters);
+        }
+        let queued: Vec<(i64, i64)> = Statement::new(&self.texts().dead_letter.queued)
+            .bind::<Array<BigInt>, _>(parked)
+            .returning::<(BigInt, BigInt)>()
+            .front_rows(connection, operation)
+            .await?;
+        let queued: HashMap<i64, i64> = queued.into_iter().collect();
+        for letter in &mut letters {
+            if let Some(count) = queued.get(&letter.id.0) {
+                letter.successors = count.unsigned_abs();
+            }
+        }
+        Ok(letters)
+    }
+
     /// Ends the replays of letters whose messages got through; for none it costs nothing.
     pub(super) async fn replayed(
         &self,

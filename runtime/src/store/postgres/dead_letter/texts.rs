@@ -1,22 +1,41 @@
 use super::filter::chosen;
 use crate::store::postgres::statement::statements;
 
-/// How many messages wait behind a letter `d` whose place is in one of the two tables: those of its
-/// key that came later. Only Posta's own code parks, and a place is never without its key.
+/// How many messages wait behind a letter `d` at its consumer: those of its key that came later.
+/// Only Posta's own code parks, and a place is never without its key.
 macro_rules! successors {
     () => {
         "CASE
-           WHEN NOT d.parked THEN 0
-           WHEN d.consumer IS NULL THEN (
-               SELECT count(*) FROM {posta}outbox p
-               JOIN {posta}outbox s ON s.slot = p.slot AND s.ordering_key = p.ordering_key AND s.position > p.position
-               WHERE p.dead_letter = d.position AND NOT s.parked)
+           WHEN NOT d.parked OR d.consumer IS NULL THEN 0
            ELSE (
                SELECT count(*) FROM {posta}retry p
                JOIN {posta}retry s ON s.consumer = p.consumer AND s.slot = p.slot AND s.ordering_key = p.ordering_key
                                   AND s.position > p.position
                WHERE p.consumer = d.consumer AND p.dead_letter = d.position AND NOT s.parked)
        END"
+    };
+}
+
+/// Which rows of the outbox are of the keys of the places (slot, place) in `letter`.
+///
+/// No index leads from a key to the rows that never failed: each enqueue would pay for it (a fifth
+/// of its log). So the outbox is read once for all letters, if any has a place there. FULL, because
+/// such a join is never a loop over the outbox for each key, whatever the planner believes of the
+/// numbers; OFFSET 0 keeps it so. Who counts them sorts them with the places by key and position,
+/// and sums up from the end; a place that goes out again is one of them too, and not counted for
+/// itself.
+macro_rules! queued {
+    () => {
+        "(
+        SELECT o.slot, o.ordering_key, o.position, k.slot IS NOT NULL AS waits
+        FROM (SELECT DISTINCT slot, place FROM letter WHERE place IS NOT NULL) k
+        FULL JOIN (
+            SELECT slot, ordering_key, position FROM {posta}outbox
+            WHERE NOT parked AND ordering_key IS NOT NULL AND EXISTS (SELECT FROM letter WHERE place IS NOT NULL)
+        ) o ON o.slot = k.slot AND o.ordering_key = k.place
+        OFFSET 0
+    ) o
+    WHERE o.waits AND o.position IS NOT NULL"
     };
 }
 
@@ -103,9 +122,36 @@ RETURNING d.position";
 SELECT count(*) FROM {posta}dead_letter
 WHERE state = 'dead' AND (consumer = $1 OR $1 IS NULL AND consumer IS NULL)";
 
+    // The consumers that have dead letters, one step in `dead_letter_consumer` a name.
+    dead_consumers = "
+WITH RECURSIVE name AS (
+    (SELECT consumer FROM {posta}dead_letter WHERE consumer IS NOT NULL ORDER BY consumer LIMIT 1)
+    UNION ALL
+    SELECT n.consumer
+    FROM name CROSS JOIN LATERAL (
+        SELECT consumer FROM {posta}dead_letter d WHERE d.consumer > name.consumer ORDER BY consumer LIMIT 1
+    ) n
+)
+SELECT consumer FROM name";
+
     letters = concat!(letter!(), "WHERE ", chosen!(), " AND d.position > $14 ORDER BY d.position LIMIT $15");
 
-    // What `successors!` counts, one by one.
+    // How many messages wait in the outbox behind each of these letters. Those that nothing waits
+    // behind may be missing.
+    queued = concat!("
+WITH letter AS MATERIALIZED (
+    SELECT dead_letter, slot, ordering_key AS place, position FROM {posta}outbox
+    WHERE dead_letter = ANY ($1::bigint[])
+), row AS (
+    SELECT dead_letter, slot, place, position, 0 AS waits FROM letter
+    UNION ALL
+    SELECT NULL, o.slot, o.ordering_key, o.position, 1 FROM ", queued!(), "
+), counted AS (
+    SELECT dead_letter, sum(waits) OVER (PARTITION BY slot, place ORDER BY position DESC, waits) AS successors FROM row
+)
+SELECT dead_letter, successors::bigint FROM counted WHERE dead_letter IS NOT NULL");
+
+    // What `successors!` and `queued` count, one by one.
     successors_in_outbox = "
 SELECT s.message_id::text, s.message_type, octet_length(s.payload), s.attempts,
        (extract(epoch FROM statement_timestamp() - s.enqueued_at) * 1000000)::bigint
@@ -125,15 +171,26 @@ ORDER BY s.position LIMIT $2";
 
     // Two letters of one key may have the same successors: of each key, the longest queue counts.
     letter_groups = concat!("
-WITH key AS (
+WITH letter AS MATERIALIZED (
+    SELECT d.consumer, d.message_type, d.reason, d.fingerprint, d.ordering_key, d.parked, d.dead_at,
+           p.slot, p.ordering_key AS place, p.position, ", successors!(), " AS waits
+    FROM {posta}dead_letter d
+    LEFT JOIN {posta}outbox p ON p.dead_letter = d.position AND d.parked
+    WHERE ", chosen!(), "
+), row AS (
+    SELECT true AS is_letter, * FROM letter
+    UNION ALL
+    SELECT false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, o.slot, o.ordering_key, o.position, 1 FROM ", queued!(), "
+), counted AS (
+    SELECT *, CASE
+               WHEN place IS NULL THEN waits
+               ELSE sum(waits) OVER (PARTITION BY slot, place ORDER BY position DESC, waits)
+           END AS successors
+    FROM row
+), key AS (
     SELECT consumer, message_type, reason, fingerprint, ordering_key, count(*) AS letters, bool_or(parked) AS parked,
            max(successors) AS successors, min(dead_at) AS oldest, max(dead_at) AS newest
-    FROM (
-        SELECT d.consumer, d.message_type, d.reason, d.fingerprint, d.ordering_key, d.parked, d.dead_at,
-               ", successors!(), " AS successors
-        FROM {posta}dead_letter d
-        WHERE ", chosen!(), "
-    ) AS letter
+    FROM counted WHERE is_letter
     GROUP BY consumer, message_type, reason, fingerprint, ordering_key
 )
 SELECT consumer, message_type, reason, fingerprint, sum(letters)::bigint AS letters, count(*) FILTER (WHERE parked),

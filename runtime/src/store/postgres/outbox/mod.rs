@@ -1,6 +1,8 @@
 //! The outbox: rows that wait, those that have failed, and the places of dead letters. The
-//! statements are in `texts`, each with its reason.
+//! statements are in `texts`, each with its reason; what waits behind a message of its key is
+//! `behind`.
 
+mod behind;
 mod texts;
 
 use std::iter;
@@ -13,6 +15,7 @@ use diesel::sql_types::{
 use diesel_async::AsyncPgConnection;
 use uuid::Uuid;
 
+pub(super) use self::behind::BehindTexts;
 pub(super) use self::texts::{OutboxTexts, owned};
 
 use super::PostgresStore;
@@ -38,6 +41,7 @@ impl OutboxStore for PostgresStore {
         if lanes.is_empty() || limit == 0 {
             return Ok(Vec::new());
         }
+        self.sort_behind(connection, lanes).await?;
         // Positions alone name rows: they are drawn from one sequence for all lanes.
         let in_flight: Vec<i64> = in_flight.iter().map(|row| row.position).collect();
         let rows: Vec<Waiting> = Statement::new(&self.texts().outbox.pending)
@@ -71,17 +75,13 @@ impl OutboxStore for PostgresStore {
             return Ok(Vec::new());
         }
         let text = &self.texts().outbox.mark_dispatched;
-        let mut moved: Vec<(i16, i64, Option<i64>)> = fenced(bound(text, rows), fences)
-            .returning::<(SmallInt, BigInt, Nullable<BigInt>)>()
+        let gone: Vec<Gone> = fenced(bound(text, rows), fences)
+            .returning::<GoneColumns>()
             .rows(connection, OPERATION)
             .await?;
-        moved.sort_unstable_by_key(|(_, position, _)| *position);
-        let letters: Vec<i64> = moved.iter().filter_map(|(.., letter)| *letter).collect();
+        let letters: Vec<i64> = gone.iter().filter_map(|(.., letter)| *letter).collect();
         self.replayed(connection, letters).await?;
-        moved
-            .into_iter()
-            .map(|(slot, position, _)| row_id((slot, position), OPERATION))
-            .collect()
+        self.left(connection, gone, OPERATION).await
     }
 
     async fn mark_failed(
@@ -112,11 +112,15 @@ impl OutboxStore for PostgresStore {
         fences: &[Fence],
         rows: &[RowId],
     ) -> Result<Vec<RowId>, StoreError> {
+        const OPERATION: &str = "remove rows from the outbox";
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let statement = fenced(bound(&self.texts().outbox.remove, rows), fences);
-        changed(connection, statement, "remove rows from the outbox").await
+        let gone: Vec<Gone> = fenced(bound(&self.texts().outbox.remove, rows), fences)
+            .returning::<GoneColumns>()
+            .rows(connection, OPERATION)
+            .await?;
+        self.left(connection, gone, OPERATION).await
     }
 
     async fn park(
@@ -156,11 +160,18 @@ impl OutboxStore for PostgresStore {
         connection: &mut AsyncPgConnection,
         letter: LetterId,
     ) -> Result<bool, StoreError> {
-        let gone = Statement::new(&self.texts().outbox.unpark)
+        const OPERATION: &str = "let a parked key go on";
+        let gone: Vec<(i16, Option<String>)> = Statement::new(&self.texts().outbox.unpark)
             .bind::<BigInt, _>(letter.0)
-            .run(connection, "let a parked key go on")
+            .returning::<(SmallInt, Nullable<Text>)>()
+            .rows(connection, OPERATION)
             .await?;
-        Ok(gone > 0)
+        let unparked = !gone.is_empty();
+        let keys = gone
+            .into_iter()
+            .filter_map(|(slot, key)| Some((slot, key?)));
+        self.let_follow(connection, keys, OPERATION).await?;
+        Ok(unparked)
     }
 
     /// PostgreSQL computes the slot of every row itself.
@@ -214,6 +225,30 @@ type WaitingColumns = (
 type Waiting = (i16, i64, i32, Option<PgTimestamp>, Option<i64>, MessageRow);
 
 const READ: &str = "read the outbox";
+
+/// What has left: slot, position, the key if others may have waited for it, and the letter.
+type GoneColumns = (SmallInt, BigInt, Nullable<Text>, Nullable<BigInt>);
+
+type Gone = (i16, i64, Option<String>, Option<i64>);
+
+impl PostgresStore {
+    /// Lets those follow that waited for these rows; returns them in insertion order.
+    async fn left(
+        &self,
+        connection: &mut AsyncPgConnection,
+        mut gone: Vec<Gone>,
+        operation: &'static str,
+    ) -> Result<Vec<RowId>, StoreError> {
+        gone.sort_unstable_by_key(|(_, position, ..)| *position);
+        let waited = gone
+            .iter_mut()
+            .filter_map(|(slot, _, key, _)| Some((*slot, key.take()?)));
+        self.let_follow(connection, waited, operation).await?;
+        gone.into_iter()
+            .map(|(slot, position, ..)| row_id((slot, position), operation))
+            .collect()
+    }
+}
 
 /// Binds rows: slots, positions.
 fn bound<'a>(text: &'a str, rows: &[RowId]) -> Statement<'a> {

@@ -1,4 +1,26 @@
+use super::behind::behind;
 use crate::store::postgres::statement::{never, statements};
+
+/// Rows that leave, as they are returned: with the key of one that others may have waited for.
+macro_rules! gone {
+    ($row:literal) => {
+        concat!(
+            $row,
+            ".slot, ",
+            $row,
+            ".position,
+       CASE WHEN ",
+            $row,
+            ".attempts > 0 OR ",
+            $row,
+            ".dead_letter IS NOT NULL THEN ",
+            $row,
+            ".ordering_key END, ",
+            $row,
+            ".dead_letter"
+        )
+    };
+}
 
 /// The lanes that are still those of the fences, whose parts are these placeholders.
 macro_rules! owned {
@@ -55,7 +77,8 @@ statements!(OutboxTexts {
     // failed, `outbox_due` those that did, by the end of their hold. Of the latter the first failed
     // one of each key is `over`. A row that never failed comes only if each failed row of its key
     // before it is one of those: so, wherever a limit cuts, no row comes without its predecessors.
-    // `outbox_held` finds them, by key.
+    // `outbox_held` finds them, by key. Rows whose key waits are walked over; how they do not become
+    // many is told in `behind`, whose rows are like failed ones here.
     //
     // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting`
     // has. OFFSET 0 keeps an EXISTS a lookup for each row; the other ways are quick only while few
@@ -132,7 +155,7 @@ ORDER BY o.position");
     SELECT position, message_id, message_type, version, ordering_key, headers, content_type, payload, enqueued_at, slot, attempts
     FROM gone
 )
-SELECT slot, position, dead_letter FROM gone");
+SELECT ", gone!("gone"), " FROM gone");
 
     // attempts stops short of its column's end.
     mark_failed = concat!(owned!("$5", "$6", "$7"), "
@@ -149,7 +172,7 @@ RETURNING o.slot, o.position");
 DELETE FROM {posta}outbox o
 USING unnest($1::smallint[], $2::bigint[]) AS r (slot, position)
 WHERE o.position = r.position AND o.slot = r.slot AND NOT o.parked AND o.slot IN (SELECT number FROM owned)
-RETURNING o.slot, o.position");
+RETURNING ", gone!("o"));
 
     // A row that is parked has failed, whatever the reason, and says so to those who read the table.
     park = concat!(owned!("$4", "$5", "$6"), "
@@ -177,7 +200,7 @@ VALUES ($1, $2, $3, $4::jsonb, $5, $6, coalesce($7, clock_timestamp()), $8, $9)
 ON CONFLICT (message_id) DO NOTHING";
 
     unpark = "
-DELETE FROM {posta}outbox WHERE dead_letter = $1 AND parked";
+DELETE FROM {posta}outbox WHERE dead_letter = $1 AND parked RETURNING slot, ordering_key";
 
     // Only holds that last: a row whose hold is over is pending like any other (or in flight), and
     // must not wake anybody again.
@@ -186,13 +209,13 @@ SELECT (extract(epoch FROM min(o.held_until) - statement_timestamp()) * 1000000)
 FROM unnest($1::smallint[]) AS lane (slot)
 CROSS JOIN LATERAL (
     SELECT held_until FROM {posta}outbox
-    WHERE slot = lane.slot AND held_until > statement_timestamp() AND held_until < ", never!(), "
+    WHERE slot = lane.slot AND held_until > statement_timestamp() AND held_until < ", behind!(), "
     ORDER BY held_until LIMIT 1
 ) o");
 
     // Counts the rows, all of them: for health and metrics, not for a loop.
-    backlog = "
-SELECT count(*) FILTER (WHERE NOT parked), count(held_until) FILTER (WHERE NOT parked), count(*) FILTER (WHERE parked),
+    backlog = concat!("
+SELECT count(*) FILTER (WHERE NOT parked), count(held_until) FILTER (WHERE held_until < ", behind!(), "), count(*) FILTER (WHERE parked),
        (extract(epoch FROM statement_timestamp() - min(enqueued_at) FILTER (WHERE NOT parked)) * 1000000)::bigint
-FROM {posta}outbox";
+FROM {posta}outbox");
 });

@@ -21,9 +21,9 @@ use super::columns::timestamp;
 use super::duration::{duration, micros};
 use super::enqueue::Columns;
 use super::statement::Statement;
-use super::walk::Walk;
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
+use crate::store::walk::{Part, Walk};
 use crate::store::{
     Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, RetryStore, StoreError,
 };
@@ -96,7 +96,10 @@ impl RetryStore for PostgresStore {
         slots: RangeInclusive<u8>,
         limit: usize,
     ) -> Result<Vec<HeldRow>, StoreError> {
-        let orphans = match self.walks().begin(consumer, &slots) {
+        let orphans = match self
+            .walks()
+            .begin(Part::Retry(consumer.to_owned(), slots.clone()))
+        {
             Err(_) => Vec::new(),
             Ok(walk) => {
                 self.orphans(connection, walk, consumer, &slots, limit)
@@ -130,7 +133,10 @@ impl RetryStore for PostgresStore {
         if wait.is_some_and(|wait| wait.is_zero()) {
             return Ok(wait);
         }
-        match self.walks().begin(consumer, &slots) {
+        match self
+            .walks()
+            .begin(Part::Retry(consumer.to_owned(), slots.clone()))
+        {
             // Whoever waits until then comes back in time for the walk that is not made now.
             Err(later) => Ok(Some(wait.map_or(later, |wait| wait.min(later)))),
             Ok(walk) => {
@@ -353,7 +359,7 @@ impl PostgresStore {
             .await?;
         // A SELECT without FROM has one row.
         let (steps, orphans) = walked.into_iter().next().unwrap_or_default();
-        walk.end(steps.unsigned_abs());
+        walk.end(steps.unsigned_abs(), orphans.len());
         Ok(orphans)
     }
 
