@@ -4,6 +4,7 @@ use super::lease::LeaseTexts;
 use super::migration::MigrationTexts;
 use super::outbox::OutboxTexts;
 use super::queue::QueueTexts;
+use super::recall::RecallTexts;
 use super::record::RecordTexts;
 use super::redispatch::RedispatchTexts;
 use super::replay::ReplayTexts;
@@ -22,6 +23,7 @@ pub(super) struct Texts {
     pub(super) scheduled: ScheduleTexts,
     pub(super) replay: ReplayTexts,
     pub(super) redispatch: RedispatchTexts,
+    pub(super) recall: RecallTexts,
     pub(super) record: RecordTexts,
     pub(super) lease: LeaseTexts,
     pub(super) migration: MigrationTexts,
@@ -38,6 +40,7 @@ impl Texts {
             scheduled: ScheduleTexts::new(tables),
             replay: ReplayTexts::new(tables),
             redispatch: RedispatchTexts::new(tables),
+            recall: RecallTexts::new(tables),
             record: RecordTexts::new(tables),
             lease: LeaseTexts::new(tables),
             migration: MigrationTexts::new(tables),

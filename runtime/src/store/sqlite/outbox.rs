@@ -6,11 +6,11 @@ use diesel::{QueryResult, SqliteConnection};
 
 use super::connection::on_thread;
 use super::statement::{Sql, Value};
-use super::{Connection, SqliteStore, dead_letter, lease, pending, place, row};
+use super::{Connection, SqliteStore, dead_letter, lease, pending, place, recall, row};
 use crate::message::{Envelope, Slot};
 use crate::store::text::storable;
 use crate::store::{
-    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, RowId, StoreError,
+    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, Recall, RowId, StoreError,
 };
 
 impl OutboxStore for SqliteStore {
@@ -178,6 +178,19 @@ impl OutboxStore for SqliteStore {
             .bind(letter.0);
         on_thread(connection, "let a parked key go on", |connection| {
             unpark.execute(connection).map(|gone| gone > 0)
+        })
+        .await
+    }
+
+    async fn recall(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+        place: bool,
+    ) -> Result<Recall, StoreError> {
+        let store = self.clone();
+        on_thread(connection, "take a row back", move |connection| {
+            recall::row(&store, connection, letter, place)
         })
         .await
     }

@@ -18,6 +18,7 @@ pub(crate) enum End {
     Skip,
     Discard,
     Restore,
+    Recall,
 }
 
 impl End {
@@ -26,6 +27,7 @@ impl End {
             Self::Skip => "skip",
             Self::Discard => "discard",
             Self::Restore => "restore",
+            Self::Recall => "recall",
         }
     }
 
@@ -34,11 +36,12 @@ impl End {
             Self::Skip => "skipped",
             Self::Discard => "discarded",
             Self::Restore => "restored",
+            Self::Recall => "recalled",
         }
     }
 }
 
-/// Skips, discards or restores letters.
+/// Skips, discards, restores or recalls letters.
 pub(crate) async fn end<D: Database>(
     operator: &Operator<D>,
     end: End,
@@ -81,6 +84,7 @@ pub(crate) async fn end<D: Database>(
             End::Skip => operator.skip(ids, reason).await?,
             End::Discard => operator.discard(ids, reason).await?,
             End::Restore => operator.restore(ids, reason).await?,
+            End::Recall => operator.recall(ids, reason).await?,
         }
     }
     Ok(match as_json {
@@ -109,6 +113,7 @@ async fn named_or_found<D: Database>(
     let state = match end {
         End::Skip | End::Discard => LetterState::Dead,
         End::Restore => LetterState::Discarded,
+        End::Recall => LetterState::Replaying,
     };
     let mut filter = select::<D>(operator, selected, &[state]).await?;
     if end == End::Skip {

@@ -79,8 +79,13 @@ pub(crate) async fn redispatch<D: Database>(
         eprintln!();
     }
     let rows = rows.inspect_err(|_| {
+        // Times that are so long ago would be others by then.
+        let from = redispatch.begins_at().map(rfc3339);
+        let from = from.map_or(String::new(), |from| format!("--from {from} "));
         let before = rfc3339(cut_off);
-        eprintln!("posta: it broke off; the same command with --before {before} does the rest");
+        eprintln!(
+            "posta: it broke off; the same command with {from}--before {before} does the rest"
+        );
     })?;
     Ok(match as_json {
         true => json::line(&json!({"action": "redispatch", "rows": rows})),

@@ -23,8 +23,8 @@ use super::statement::Statement;
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
 use crate::store::{
-    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, Resource, RowId, StoreError,
-    StoreErrorKind,
+    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, Recall, Resource, RowId,
+    StoreError, StoreErrorKind,
 };
 
 impl OutboxStore for PostgresStore {
@@ -161,6 +161,15 @@ impl OutboxStore for PostgresStore {
             .run(connection, "let a parked key go on")
             .await?;
         Ok(gone > 0)
+    }
+
+    async fn recall(
+        &self,
+        connection: &mut AsyncPgConnection,
+        letter: LetterId,
+        place: bool,
+    ) -> Result<Recall, StoreError> {
+        self.recall_row(connection, letter, place).await
     }
 
     /// PostgreSQL computes the slot of every row itself.
