@@ -118,12 +118,19 @@ CREATE TABLE {posta}replay_run (
     failures_max integer,
     -- The next step is not before this.
     next_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- How many of its letters are in which state: whatever changes a letter's changes these, in the same transaction.
+    waiting      bigint NOT NULL DEFAULT 0,
+    replaying    bigint NOT NULL DEFAULT 0,
+    replayed     bigint NOT NULL DEFAULT 0,
+    failed       bigint NOT NULL DEFAULT 0,
+    left_out     bigint NOT NULL DEFAULT 0,
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at     timestamptz,
     CONSTRAINT replay_run_pkey PRIMARY KEY (position),
     CONSTRAINT replay_run_state CHECK (state IN ('running', 'paused', 'cancelled', 'stopped', 'finished')),
     CONSTRAINT replay_run_rate CHECK (rate >= 1),
     CONSTRAINT replay_run_failures CHECK (failures_max >= 1),
+    CONSTRAINT replay_run_counts CHECK (waiting >= 0 AND replaying >= 0 AND replayed >= 0 AND failed >= 0 AND left_out >= 0),
     CONSTRAINT replay_run_ended CHECK ((state IN ('running', 'paused', 'stopped')) = (ended_at IS NULL))
 );
 
@@ -137,7 +144,7 @@ CREATE TABLE {posta}replay_item (
     state       text NOT NULL DEFAULT 'waiting',
     CONSTRAINT replay_item_pkey PRIMARY KEY (run, number),
     CONSTRAINT replay_item_letter_key UNIQUE (run, dead_letter),
-    -- left: it was not dead any more, or is no valid message.
+    -- left: it was not dead any more, is no valid message, waits for a letter that the run does not move, or was recalled.
     CONSTRAINT replay_item_state CHECK (state IN ('waiting', 'replaying', 'replayed', 'failed', 'left'))
 );
 

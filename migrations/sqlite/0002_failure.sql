@@ -108,11 +108,18 @@ CREATE TABLE {posta}replay_run (
     failures_max INTEGER,
     -- The next step is not before this.
     next_at      INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
+    -- How many of its letters are in which state: whatever changes a letter's changes these, in the same transaction.
+    waiting      INTEGER NOT NULL DEFAULT 0,
+    replaying    INTEGER NOT NULL DEFAULT 0,
+    replayed     INTEGER NOT NULL DEFAULT 0,
+    failed       INTEGER NOT NULL DEFAULT 0,
+    left_out     INTEGER NOT NULL DEFAULT 0,
     created_at   INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER) * 1000),
     ended_at     INTEGER,
     CONSTRAINT replay_run_state CHECK (state IN ('running', 'paused', 'cancelled', 'stopped', 'finished')),
     CONSTRAINT replay_run_rate CHECK (rate >= 1),
     CONSTRAINT replay_run_failures CHECK (failures_max >= 1),
+    CONSTRAINT replay_run_counts CHECK (waiting >= 0 AND replaying >= 0 AND replayed >= 0 AND failed >= 0 AND left_out >= 0),
     CONSTRAINT replay_run_ended CHECK ((state IN ('running', 'paused', 'stopped')) = (ended_at IS NULL))
 );
 
@@ -126,7 +133,7 @@ CREATE TABLE {posta}replay_item (
     state       TEXT NOT NULL DEFAULT 'waiting',
     PRIMARY KEY (run, number),
     CONSTRAINT replay_item_letter_key UNIQUE (run, dead_letter),
-    -- left: it was not dead any more, or is no valid message.
+    -- left: it was not dead any more, is no valid message, waits for a letter that the run does not move, or was recalled.
     CONSTRAINT replay_item_state CHECK (state IN ('waiting', 'replaying', 'replayed', 'failed', 'left'))
 ) WITHOUT ROWID;
 

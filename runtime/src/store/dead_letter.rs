@@ -207,6 +207,8 @@ pub enum LetterChange {
     Restore,
     /// `Dead` and parked to dead only: its key goes on without it.
     Skip,
+    /// `Replaying` to `Dead`; parked, if it was.
+    Recall,
 }
 
 /// An operator's version of a letter's message.

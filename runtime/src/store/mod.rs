@@ -61,9 +61,9 @@ pub use outbox::{Backlog, FailedRow, OutboxRow, OutboxStore, RowId};
 pub use postgres::{Postgres, PostgresStore};
 pub use queue::{QueueRow, QueueStore};
 pub use record::{Action, HandledType, NewAction, RecordStore};
-pub use redispatch::{RedispatchFilter, RedispatchPreview, RedispatchStore};
+pub use redispatch::{RedispatchFilter, RedispatchPreview, RedispatchStep, RedispatchStore};
 pub use replay::{NewReplayRun, ReplayRun, ReplayStore, RunCounts, RunId, RunState};
-pub use retry::{Claim, HeldRow, NewHold, Postponement, RetryStore};
+pub use retry::{Claim, HeldRow, NewHold, Postponement, Recall, RetryStore};
 pub use scheduled::{Due, NewScheduled, ScheduleStore};
 pub use session::Session;
 #[cfg(feature = "sqlite")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::database::ConnectionOf;
-use super::{Fence, LetterId, Store, StoreError};
+use super::{Fence, LetterId, Recall, Store, StoreError};
 use crate::message::{Envelope, Malformed, Slot};
 
 /// Which row of the outbox: its lane and the number that the database gave it at insertion.
@@ -133,6 +133,19 @@ pub trait OutboxStore {
         connection: &mut ConnectionOf<Self>,
         letter: LetterId,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Takes the row of a letter that is replayed back: with `place`, it keeps its key's place again;
+    /// without, it goes. One that may be on its way to the broker just now stays: it could go out,
+    /// and the owner of its lane is alive. Never waits for who is at the row; the caller has the
+    /// letter locked and changes its state.
+    fn recall(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        letter: LetterId,
+        place: bool,
+    ) -> impl Future<Output = Result<Recall, StoreError>> + Send
     where
         Self: Store;
 

@@ -30,6 +30,15 @@ pub struct RedispatchPreview {
     pub lacking: Vec<(String, u64)>,
 }
 
+/// What one step of a redispatch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedispatchStep {
+    /// Rows that left `dispatched`.
+    pub rows: usize,
+    /// Where the last of them was: the next step begins behind it. `None` without rows.
+    pub last: Option<i64>,
+}
+
 /// Kept rows that go out again.
 pub trait RedispatchStore {
     /// The database's clock: what a redispatch is cut off at.
@@ -49,15 +58,20 @@ pub trait RedispatchStore {
     where
         Self: Store;
 
-    /// Moves the first rows of a selection, at most `limit`, from `dispatched` to the end of the
-    /// outbox, in the order in which they were enqueued, with their ids; returns how many. A row
-    /// whose id waits in the outbox already only leaves `dispatched`. Zero when there is none left.
+    /// Moves the first rows of a selection behind a position, at most `limit`, from `dispatched` to
+    /// the end of the outbox, in the order in which they were enqueued, with their ids. A row whose
+    /// id waits in the outbox already only leaves `dispatched`.
+    ///
+    /// A step that begins behind the one before does not walk again over what is not in the
+    /// selection. What was dispatched before the cut-off, and committed only after a step was
+    /// beyond it, is found by one that begins at the front (`None`).
     fn redispatch(
         &self,
         connection: &mut ConnectionOf<Self>,
         filter: &RedispatchFilter,
+        after: Option<i64>,
         limit: usize,
-    ) -> impl Future<Output = Result<usize, StoreError>> + Send
+    ) -> impl Future<Output = Result<RedispatchStep, StoreError>> + Send
     where
         Self: Store;
 }

@@ -112,15 +112,17 @@ pub struct RunCounts {
     pub replayed: u64,
     /// Died again.
     pub failed: u64,
-    /// Left out: not dead any more when their turn came, or no valid message.
+    /// Left out: not dead any more when their turn came, no valid message, waiting for a letter that
+    /// the run does not move, or recalled.
     pub left: u64,
 }
 
 /// Replay runs (`replay_run`) and their letters (`replay_item`).
 pub trait ReplayStore {
-    /// Begins a run of the dead letters of a selection, in the order of their ids, whatever states
-    /// the filter names; returns it and how many letters it has. The selection is frozen: what dies
-    /// later is not in it.
+    /// Begins a run of the dead letters of a selection, whatever states the filter names: first
+    /// those that keep their key's place, in the order of their places, so of each key the head
+    /// first; then the others by their ids. Returns it and how many letters it has. The selection is
+    /// frozen: what dies later is not in it.
     fn begin_run(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -130,7 +132,8 @@ pub trait ReplayStore {
     where
         Self: Store;
 
-    /// The newest runs first, at most `limit`; or one.
+    /// The newest runs first, at most `limit`; or one. The counts are those that were written down
+    /// last, however many letters a run has.
     fn runs(
         &self,
         connection: &mut ConnectionOf<Self>,
@@ -169,6 +172,16 @@ pub trait ReplayStore {
     where
         Self: Store;
 
+    /// What [`ReplayStore::settle_run`] would write down, without writing it: how many of those on
+    /// their way have been replayed, have failed, or are left.
+    fn unsettled(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        run: RunId,
+    ) -> impl Future<Output = Result<RunCounts, StoreError>> + Send
+    where
+        Self: Store;
+
     /// The next waiting letters of a run, in its order, at most `limit`.
     fn next_letters(
         &self,
@@ -179,6 +192,26 @@ pub trait ReplayStore {
     where
         Self: Store;
 
+    /// The letters of a run that are on their way, in its order, as they were written down last.
+    fn letters_on_their_way(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        run: RunId,
+    ) -> impl Future<Output = Result<Vec<LetterId>, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Of these letters, whether they are on their way or still dead, those that nothing moves until
+    /// an operator acts: their key's first message at their end is the place of another letter. Each
+    /// with that letter.
+    fn waiting_for(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        letters: &[LetterId],
+    ) -> impl Future<Output = Result<Vec<(LetterId, LetterId)>, StoreError>> + Send
+    where
+        Self: Store;
+
     /// Writes down which waiting letters are on their way now, and which were left out.
     fn mark_letters(
         &self,
@@ -186,6 +219,16 @@ pub trait ReplayStore {
         run: RunId,
         replaying: &[LetterId],
         left: &[LetterId],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Writes down that a letter that was on its way was taken back: it is left out of the runs that
+    /// sent it.
+    fn leave_recalled(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        letter: LetterId,
     ) -> impl Future<Output = Result<(), StoreError>> + Send
     where
         Self: Store;

@@ -71,6 +71,18 @@ pub struct Claim {
     pub deaths: u32,
 }
 
+/// What was found of a replayed message that is to be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Recall {
+    /// It was taken back.
+    Back,
+    /// A running process is at it; nothing was changed.
+    Running,
+    /// It is not there: somebody has deleted its row.
+    Gone,
+}
+
 /// The retry table: per consumer, what failed and waits for its next try, and behind each such head
 /// the successors of its key.
 ///
@@ -200,6 +212,20 @@ pub trait RetryStore {
         consumer: &str,
         letter: LetterId,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send
+    where
+        Self: Store;
+
+    /// Takes the message of a letter that is replayed back: with `place`, its row keeps its key's
+    /// place again; without, the row goes, and its key's next one becomes due at once. A row that a
+    /// running process has claimed stays; a claim that a process left behind is none. Never waits
+    /// for who is at the row; the caller has the letter locked and changes its state.
+    fn recall_held(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        consumer: &str,
+        letter: LetterId,
+        place: bool,
+    ) -> impl Future<Output = Result<Recall, StoreError>> + Send
     where
         Self: Store;
 

@@ -96,7 +96,7 @@ async fn change<D: TestDatabase>(store: &D::Store, letter: LetterId, change: Let
             let unparked = store.unpark(&mut session, letter).await;
             assert!(unparked.expect("its place"));
         }
-        LetterChange::Restore => {}
+        LetterChange::Restore | LetterChange::Recall => {}
     }
     session.commit().await.expect("a commit");
 }

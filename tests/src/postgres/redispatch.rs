@@ -31,13 +31,16 @@ async fn two_that_redispatch_the_same_take_turns() {
     assert_eq!((preview.rows, preview.keys), (2000, 3));
     session.rollback().await;
     let steps = async || {
-        let mut all = 0;
+        let (mut all, mut after) = (0, None);
         loop {
             let mut session = store.begin().await.unwrap();
-            let moved = store.redispatch(&mut session, &filter, 100).await.unwrap();
+            let moved = store
+                .redispatch(&mut session, &filter, after, 100)
+                .await
+                .unwrap();
             session.commit().await.unwrap();
-            all += moved;
-            if moved == 0 {
+            (all, after) = (all + moved.rows, moved.last);
+            if moved.rows == 0 {
                 return all;
             }
         }

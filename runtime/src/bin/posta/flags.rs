@@ -125,6 +125,12 @@ pub(crate) enum DeadLetters {
     Discard(EndFlags),
     /// Make discarded letters dead again
     Restore(EndFlags),
+    /// Take letters back that are on their way and do not get there; they are dead again
+    ///
+    /// For what no process runs: its consumer is gone, or its row was deleted by hand. A message
+    /// that a running process is at stays.
+    #[command(verbatim_doc_comment)]
+    Recall(EndFlags),
 }
 
 #[derive(Clone, Debug, Args)]

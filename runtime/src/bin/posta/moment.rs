@@ -114,6 +114,25 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
+/// How long ago something was, for people: in its largest unit.
+pub(crate) fn ago(duration: Duration) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (7 * 86_400, "week"),
+        (86_400, "day"),
+        (3_600, "hour"),
+        (60, "minute"),
+    ];
+    let seconds = duration.as_secs();
+    for (length, unit) in UNITS {
+        match seconds / length {
+            0 => {}
+            1 => return format!("1 {unit} ago"),
+            count => return format!("{count} {unit}s ago"),
+        }
+    }
+    "just now".to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use time::macros::datetime;
@@ -157,6 +176,21 @@ mod tests {
         assert_eq!(day("1d"), datetime!(2026-11-29 0:00 UTC));
         assert_eq!(day("4294967295d"), datetime!(-9999-01-01 0:00 UTC));
         assert!(rfc3339(datetime!(9999-12-31 23:00 -2:00)).starts_with("9999-12-31"));
+    }
+
+    #[test]
+    fn what_was_long_ago_is_told_in_its_largest_unit() {
+        for (seconds, text) in [
+            (0, "just now"),
+            (59, "just now"),
+            (60, "1 minute ago"),
+            (7_199, "1 hour ago"),
+            (7_200, "2 hours ago"),
+            (3 * 86_400, "3 days ago"),
+            (21 * 86_400, "3 weeks ago"),
+        ] {
+            assert_eq!(ago(Duration::from_secs(seconds)), text);
+        }
     }
 
     #[test]

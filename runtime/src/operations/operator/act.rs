@@ -1,9 +1,9 @@
 use super::operator::{Deed, IDS_MAX, check_reason};
 use super::{Operator, OperatorError};
-use crate::operations::replay::{Readmission, readmit};
+use crate::operations::replay::{Readmission, readmit, recall};
 use crate::store::{
     Database, DeadLetter, DeadLetterStore, LetterChange, LetterId, LetterState, Origin,
-    OutboxStore, RetryStore,
+    OutboxStore, Recall, RetryStore,
 };
 
 impl<D: Database> Operator<D> {
@@ -72,6 +72,46 @@ impl<D: Database> Operator<D> {
             .await
     }
 
+    /// Takes letters that are on their way back, when nothing comes of it: the consumer runs nowhere
+    /// any more, or the row was deleted by hand. They are dead again, in the places that they kept,
+    /// so that their successors go on waiting; one whose row is gone has no place left, and its key
+    /// goes on. A run that sent them leaves them out. All of them or none, at most [`IDS_MAX`].
+    ///
+    /// # Errors
+    /// When one of them is not there or not `Replaying`, or a running process is at it
+    /// ([`OperatorError::AtIt`]): it has claimed the message, or may be sending it to the broker.
+    pub async fn recall(&self, letters: &[LetterId], reason: &str) -> Result<(), OperatorError> {
+        check_reason(reason)?;
+        let letters = named(letters)?;
+        let store = &self.store;
+        self.transact(async |connection| {
+            let found = store.lock_letters(connection, &letters).await?;
+            check_all(&letters, &found, LetterChange::Recall)?;
+            for letter in &found {
+                let details = match (recall(store, connection, letter).await?, letter.parked) {
+                    (Recall::Running, _) => return Err(OperatorError::AtIt(letter.id)),
+                    (Recall::Back, true) => "its key waits for it again",
+                    (Recall::Gone, true) => "its row was gone; its key goes on",
+                    (Recall::Back, false) => "",
+                    (Recall::Gone, false) => "its row was gone",
+                };
+                let deed = Deed {
+                    action: "recall",
+                    reason,
+                    letter: Some(letter.id),
+                    run: None,
+                    details: details.to_owned(),
+                };
+                self.write_down(connection, deed).await?;
+            }
+            Ok(())
+        })
+        .await?;
+        // What waited behind one without a place is the next of its key.
+        self.nudge().await;
+        Ok(())
+    }
+
     /// What skip, discard and restore have in common.
     async fn end(
         &self,
@@ -81,13 +121,7 @@ impl<D: Database> Operator<D> {
         reason: &str,
     ) -> Result<(), OperatorError> {
         check_reason(reason)?;
-        let mut letters = letters.to_vec();
-        letters.sort_unstable();
-        letters.dedup();
-        if letters.is_empty() || letters.len() > IDS_MAX {
-            let problem = format!("{} of them; it must be 1 to {IDS_MAX}", letters.len());
-            return Err(OperatorError::argument("letters", problem));
-        }
+        let letters = named(letters)?;
         let store = &self.store;
         let unparked = self
             .transact(async |connection| {
@@ -156,6 +190,18 @@ impl<D: Database> Operator<D> {
     }
 }
 
+/// Letters that an action names: each once, in order, not too many.
+fn named(letters: &[LetterId]) -> Result<Vec<LetterId>, OperatorError> {
+    let mut letters = letters.to_vec();
+    letters.sort_unstable();
+    letters.dedup();
+    if letters.is_empty() || letters.len() > IDS_MAX {
+        let problem = format!("{} of them; it must be 1 to {IDS_MAX}", letters.len());
+        return Err(OperatorError::argument("letters", problem));
+    }
+    Ok(letters)
+}
+
 /// Whether every letter is there and can be changed so.
 fn check_all(
     letters: &[LetterId],
@@ -173,7 +219,10 @@ fn check_all(
             LetterChange::Skip if found.state != LetterState::Dead || !found.parked => {
                 return Err(state(found, "dead and parked"));
             }
-            LetterChange::Restore | LetterChange::Skip => {}
+            LetterChange::Recall if found.state != LetterState::Replaying => {
+                return Err(state(found, "replaying"));
+            }
+            LetterChange::Restore | LetterChange::Skip | LetterChange::Recall => {}
         }
     }
     Ok(())

@@ -13,11 +13,11 @@ use crate::supervision::error_chain;
 pub enum HandlerPresence {
     /// This process does.
     Here,
-    /// A process said so when it started.
+    /// A process said so when it started. It may have stopped since: what was announced stays.
     Announced {
         /// The newest version of the schema that was announced.
         version: u32,
-        /// When it was announced last.
+        /// When a process said so last, by the database's clock.
         seen_at: OffsetDateTime,
     },
     /// Nobody, as far as is known.

@@ -30,6 +30,8 @@ pub enum OperatorError {
         /// What it would have to be.
         needed: &'static str,
     },
+    /// A running process is at the letter's message: it will say what becomes of it.
+    AtIt(LetterId),
     /// The run is not in a state in which this can be done.
     RunState {
         /// Which run.
@@ -91,9 +93,10 @@ impl OperatorError {
             Self::NoSuchLetter(_) | Self::NoSuchRun(_) | Self::NothingSelected => {
                 OperatorErrorKind::NotFound
             }
-            Self::LetterState { .. } | Self::RunState { .. } | Self::Edited { .. } => {
-                OperatorErrorKind::State
-            }
+            Self::LetterState { .. }
+            | Self::AtIt(_)
+            | Self::RunState { .. }
+            | Self::Edited { .. } => OperatorErrorKind::State,
             Self::Refused { .. } => OperatorErrorKind::Refused,
             Self::Store(_) => OperatorErrorKind::Store,
         }
@@ -126,6 +129,10 @@ impl fmt::Display for OperatorError {
                 f,
                 "letter {letter} is {}; it would have to be {needed}",
                 state.as_str()
+            ),
+            Self::AtIt(letter) => write!(
+                f,
+                "a running process is at letter {letter}; it will say what becomes of it"
             ),
             Self::RunState { run, state, needed } => write!(
                 f,

@@ -11,6 +11,7 @@
 //! | watch and steer a run | [`Operator::runs`], [`Operator::run`], [`Operator::pause`], [`Operator::resume`], [`Operator::cancel`] |
 //! | repair | [`Operator::edit`], after [`Operator::preview_edit`] |
 //! | let a key go on | [`Operator::skip`], [`Operator::discard`], [`Operator::restore`] |
+//! | take back what is on its way | [`Operator::recall`] |
 //! | send kept rows again | [`Operator::redispatch`] |
 //!
 //! Every action is one transaction: the letters are locked, their state is checked, they are
@@ -18,8 +19,9 @@
 //! the same at the same time cannot both succeed, and there is no change without its record.
 //!
 //! **Lock order.** Letters before rows of the retry table and the outbox. A partition that handles
-//! a replayed message holds its retry row first and then writes the letter; operators never touch
-//! rows of letters that are on their way, so the two cannot wait for each other in a circle.
+//! a replayed message holds its retry row first and then writes the letter; operators never wait
+//! for rows of letters that are on their way (a recall takes one that is free, or none), so the two
+//! cannot wait for each other in a circle.
 //!
 //! # The command line
 //!

@@ -3,7 +3,9 @@ use time::OffsetDateTime;
 use super::operator::{Deed, check_reason};
 use super::selection::utc;
 use super::{Operator, OperatorError};
-use crate::store::{Database, RedispatchFilter, RedispatchPreview, RedispatchStore};
+use crate::store::{
+    Database, RedispatchFilter, RedispatchPreview, RedispatchStep, RedispatchStore,
+};
 
 /// Rows that go out again in one transaction.
 const STEP_ROWS: usize = 1_000;
@@ -24,14 +26,16 @@ pub struct RedispatchSelection {
 /// Kept rows that are to go out again: looked at first, then moved step by step.
 ///
 /// Its cut-off is frozen: what is dispatched from now on, its own rows among it, is not in it. When
-/// it breaks off, the steps so far have happened; another one with the same cut-off
-/// ([`Redispatch::cut_off`]) does the rest.
+/// it breaks off, the steps so far have happened; another one with the same times
+/// ([`Redispatch::begins_at`], [`Redispatch::cut_off`]) does the rest.
 #[derive(Debug)]
 pub struct Redispatch<D: Database> {
     operator: Operator<D>,
     filter: RedispatchFilter,
     reason: String,
     rows: u64,
+    /// Where the last step ended.
+    after: Option<i64>,
 }
 
 impl<D: Database> Operator<D> {
@@ -60,6 +64,7 @@ impl<D: Database> Operator<D> {
             },
             reason: reason.to_owned(),
             rows: 0,
+            after: None,
         })
     }
 }
@@ -69,6 +74,12 @@ impl<D: Database> Redispatch<D> {
     #[must_use]
     pub fn cut_off(&self) -> OffsetDateTime {
         self.filter.before
+    }
+
+    /// Only rows that were dispatched at this time or later go out again; however early, if `None`.
+    #[must_use]
+    pub fn begins_at(&self) -> Option<OffsetDateTime> {
+        self.filter.from
     }
 
     /// What it would do: rows, keys, and how many of the rows each consumer has not handled, where
@@ -89,32 +100,40 @@ impl<D: Database> Redispatch<D> {
     /// # Errors
     /// When the database did not do it; the step may be tried again.
     pub async fn step(&mut self) -> Result<usize, OperatorError> {
+        let mut moved = self.step_after(self.after).await?;
+        if moved.rows == 0 && self.after.take().is_some() {
+            // What was dispatched before the cut-off, and committed behind the steps so far.
+            moved = self.step_after(None).await?;
+        }
+        self.after = moved.last;
+        if moved.rows > 0 {
+            self.rows += moved.rows as u64;
+            self.operator.nudge().await;
+        }
+        Ok(moved.rows)
+    }
+
+    async fn step_after(&self, after: Option<i64>) -> Result<RedispatchStep, OperatorError> {
         let (operator, filter) = (&self.operator, &self.filter);
-        let moved = operator
+        operator
             .transact(async |connection| {
                 let moved = operator
                     .store
-                    .redispatch(connection, filter, STEP_ROWS)
+                    .redispatch(connection, filter, after, STEP_ROWS)
                     .await?;
-                if moved > 0 {
-                    let details = format!("{moved} rows: {}", in_words(filter));
+                if moved.rows > 0 {
                     let deed = Deed {
                         action: "redispatch",
                         reason: &self.reason,
                         letter: None,
                         run: None,
-                        details,
+                        details: format!("{} rows: {}", moved.rows, in_words(filter)),
                     };
                     operator.write_down(connection, deed).await?;
                 }
                 Ok(moved)
             })
-            .await?;
-        if moved > 0 {
-            self.rows += moved as u64;
-            operator.nudge().await;
-        }
-        Ok(moved)
+            .await
     }
 
     /// Takes all steps; `progress` hears the number of rows so far after each. Returns how many

@@ -1,8 +1,6 @@
 use super::operator::{Deed, PAGE_MAX, check_reason};
 use super::{Operator, OperatorError};
-use crate::store::{
-    Database, LetterFilter, NewReplayRun, ReplayRun, ReplayStore, RunId, RunState, Store,
-};
+use crate::store::{Database, LetterFilter, NewReplayRun, ReplayRun, ReplayStore, RunId, RunState};
 
 /// Highest rate cap, in letters a second.
 pub const RATE_MAX: u32 = 100_000;
@@ -19,8 +17,10 @@ pub struct RunOrder {
 }
 
 impl<D: Database> Operator<D> {
-    /// Begins a replay run of the dead letters of a selection, in the order in which they were set
-    /// aside, so the head of each key first. The selection is frozen: what dies later is not in it.
+    /// Begins a replay run of the dead letters of a selection: first those that keep their key's
+    /// place, the head of each key before the rest of it, then the others in the order in which they
+    /// were set aside. The selection is frozen: what dies later is not in it. A letter whose key
+    /// waits for one that the run does not move is left out.
     /// The replayer of a running process carries it out, one process at a time; whatever crashes,
     /// it goes on where it was. Returns it and how many letters it has.
     ///
@@ -163,28 +163,21 @@ impl<D: Database> Operator<D> {
         limit: usize,
     ) -> Result<Vec<ReplayRun>, OperatorError> {
         let store = &self.store;
-        let found = self
-            .read(async |connection| store.runs(connection, only, limit).await)
-            .await?;
-        let open: Vec<RunId> = found
-            .iter()
-            .filter(|run| run.counts.replaying > 0)
-            .map(|run| run.id)
-            .collect();
-        if open.is_empty() {
-            return Ok(found);
-        }
-        let mut session = store.begin().await?;
-        let looked = async {
-            for &run in &open {
-                store.settle_run(&mut session, run).await?;
+        self.read(async |connection| {
+            let mut found = store.runs(connection, only, limit).await?;
+            for run in found.iter_mut().filter(|run| run.counts.replaying > 0) {
+                let became = store.unsettled(connection, run.id).await?;
+                let counts = &mut run.counts;
+                let settled = became.replayed + became.failed + became.left;
+                // A step may have written some of it down between the two statements.
+                counts.replaying = counts.replaying.saturating_sub(settled);
+                counts.replayed += became.replayed;
+                counts.failed += became.failed;
+                counts.left += became.left;
             }
-            store.runs(&mut session, only, limit).await
-        };
-        let looked = looked.await;
-        // A step counts new failures, to know when to stop: it must find them.
-        session.rollback().await;
-        Ok(looked?)
+            Ok(found)
+        })
+        .await
     }
 
     fn wake_replayer(&self) {

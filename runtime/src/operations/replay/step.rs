@@ -1,9 +1,10 @@
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{Pace, Readmission, readmit};
+use super::{Pace, Readmission, readmit, recall};
 use crate::store::{
-    ConnectionOf, DeadLetter, LetterChange, LetterId, LetterState, NewAction, ReplayRun, RunState,
-    Store, StoreError,
+    ConnectionOf, DeadLetter, LetterChange, LetterId, LetterState, NewAction, Recall, ReplayRun,
+    RunState, Store, StoreError,
 };
 use crate::supervision::crash_point;
 
@@ -66,7 +67,7 @@ async fn step_in<S: Store>(
     store.settle_run(connection, run.id).await?;
     crash_point!("replay.settled");
     let settled = store.runs(connection, Some(run.id), 1).await?.pop();
-    let counts = settled.map_or(run.counts, |run| run.counts);
+    let mut counts = settled.map_or(run.counts, |run| run.counts);
     if counts.waiting == 0 && counts.replaying == 0 {
         end(store, connection, &run, RunState::Finished).await?;
         return Ok(Some(Stepped::Moved(0)));
@@ -84,7 +85,13 @@ async fn step_in<S: Store>(
         store.record(connection, &stopped).await?;
         return Ok(Some(Stepped::Moved(0)));
     }
-    let pace = Pace::of(&run, counts);
+    let mut pace = Pace::of(&run, counts);
+    if pace.letters == 0 || counts.waiting == 0 {
+        let taken_back = take_back(store, connection, &run).await?;
+        counts.replaying -= taken_back;
+        counts.left += taken_back;
+        pace = Pace::of(&run, counts);
+    }
     let moved = match pace.letters {
         0 => 0,
         limit => move_letters(store, connection, &run, limit).await?,
@@ -99,6 +106,34 @@ async fn step_in<S: Store>(
     }))
 }
 
+/// Takes those of the run's letters back that wait behind the place of a letter that died after they
+/// went; returns how many. Unless an operator acts they would be on their way for ever.
+async fn take_back<S: Store>(
+    store: &S,
+    connection: &mut ConnectionOf<S>,
+    run: &ReplayRun,
+) -> Result<u64, StoreError> {
+    let on_their_way = store.letters_on_their_way(connection, run.id).await?;
+    let waiting = store.waiting_for(connection, &on_their_way).await?;
+    let heads: HashMap<LetterId, LetterId> = waiting.into_iter().collect();
+    let ids: Vec<LetterId> = heads.keys().copied().collect();
+    let mut taken_back = 0;
+    for letter in &store.lock_letters(connection, &ids).await? {
+        if letter.state != LetterState::Replaying
+            || recall(store, connection, letter).await? == Recall::Running
+        {
+            continue;
+        }
+        taken_back += 1;
+        let head = heads[&letter.id];
+        let details = format!("taken back: its key waits for letter {head}, which is dead");
+        store
+            .record(connection, &action(run, letter, "leave", details))
+            .await?;
+    }
+    Ok(taken_back)
+}
+
 /// Puts the run's next letters on their way; returns how many went.
 async fn move_letters<S: Store>(
     store: &S,
@@ -108,17 +143,31 @@ async fn move_letters<S: Store>(
 ) -> Result<usize, StoreError> {
     let next = store.next_letters(connection, run.id, limit).await?;
     let found = store.lock_letters(connection, &next).await?;
+    let found: HashMap<LetterId, DeadLetter> =
+        found.into_iter().map(|found| (found.id, found)).collect();
+    let waiting = store.waiting_for(connection, &next).await?;
+    let waiting: HashSet<LetterId> = waiting.into_iter().map(|(letter, _)| letter).collect();
     let mut moved = Vec::with_capacity(next.len());
-    // Those whose retention has ended are not found.
-    let mut left: Vec<LetterId> = next
-        .iter()
-        .copied()
-        .filter(|letter| found.iter().all(|found| found.id != *letter))
-        .collect();
-    for letter in &found {
-        if letter.state != LetterState::Dead {
-            left.push(letter.id);
+    let mut left = Vec::new();
+    for id in next {
+        // One whose retention has ended is not found.
+        let dead = |letter: &&DeadLetter| letter.state == LetterState::Dead;
+        let Some(letter) = found.get(&id).filter(dead) else {
+            left.push(id);
             continue;
+        };
+        if waiting.contains(&id) {
+            // What it waited for may have gone in this very step.
+            let still = store.waiting_for(connection, &[id]).await?;
+            if let Some((_, head)) = still.first() {
+                left.push(id);
+                let details =
+                    format!("its key waits for letter {head}, which this run does not move");
+                store
+                    .record(connection, &action(run, letter, "leave", details))
+                    .await?;
+                continue;
+            }
         }
         match readmit(store, connection, letter).await? {
             Readmission::Admitted(admitted) => {

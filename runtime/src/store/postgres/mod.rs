@@ -31,6 +31,7 @@ mod listen;
 mod migration;
 mod outbox;
 mod queue;
+mod recall;
 mod record;
 mod redispatch;
 mod replay;

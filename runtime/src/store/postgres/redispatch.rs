@@ -8,7 +8,9 @@ use super::PostgresStore;
 use super::classify::failed;
 use super::columns::{bound, stored};
 use super::statement::{Statement, statements};
-use crate::store::{RedispatchFilter, RedispatchPreview, RedispatchStore, StoreError};
+use crate::store::{
+    RedispatchFilter, RedispatchPreview, RedispatchStep, RedispatchStore, StoreError,
+};
 
 /// Whether a kept row `d` is one of those that a filter chooses: $1 to $4, as [`filtered`] binds
 /// them.
@@ -35,9 +37,9 @@ LEFT JOIN {posta}inbox i ON i.consumer = h.consumer AND i.message_id = d.message
 WHERE ", chosen!(), "
 GROUP BY h.consumer ORDER BY h.consumer");
 
-    // The rows are read in their order, from the first that can be one of them: BRIN finds that one
-    // among those of the time (+ 0 keeps the planner from looking for it in that same order), and
-    // what was dispatched long before is not walked over at each step.
+    // The rows are read in their order: behind the step before, and at first from the first that can
+    // be one of them. BRIN finds that one among those of the time (+ 0 keeps the planner from
+    // looking for it in that same order), so what was dispatched long before is not walked over.
     //
     // In the order of enqueueing, and the numbers of the outbox are drawn after the sort. Two that
     // do this at once take turns: the lock waits, then goes on behind what the other has moved. A
@@ -45,9 +47,13 @@ GROUP BY h.consumer ORDER BY h.consumer");
     redispatch = concat!("
 WITH chosen AS MATERIALIZED (
     SELECT d.position FROM {posta}dispatched d WHERE ", chosen!(), "
-      AND d.position >= CASE WHEN $2::timestamptz IS NULL THEN 0 ELSE (
-          SELECT min(f.position + 0) FROM {posta}dispatched f WHERE f.dispatched_at >= $2 AND f.dispatched_at < $1) END
-    ORDER BY d.position LIMIT $5 FOR UPDATE
+      AND d.position > CASE
+          WHEN $5::bigint IS NOT NULL THEN $5
+          WHEN $2::timestamptz IS NULL THEN 0
+          ELSE (
+              SELECT min(f.position + 0) - 1 FROM {posta}dispatched f WHERE f.dispatched_at >= $2 AND f.dispatched_at < $1)
+      END
+    ORDER BY d.position LIMIT $6 FOR UPDATE
 ), gone AS (
     DELETE FROM {posta}dispatched d USING chosen WHERE d.position = chosen.position
     RETURNING d.*
@@ -57,7 +63,7 @@ WITH chosen AS MATERIALIZED (
     FROM gone ORDER BY position
     ON CONFLICT (message_id) DO NOTHING
 )
-SELECT count(*) FROM gone");
+SELECT count(*), max(position) FROM gone");
 });
 
 impl RedispatchStore for PostgresStore {
@@ -103,15 +109,20 @@ impl RedispatchStore for PostgresStore {
         &self,
         connection: &mut AsyncPgConnection,
         filter: &RedispatchFilter,
+        after: Option<i64>,
         limit: usize,
-    ) -> Result<usize, StoreError> {
-        let moved: Vec<(i64,)> = filtered(&self.texts().redispatch.redispatch, filter)
+    ) -> Result<RedispatchStep, StoreError> {
+        let moved: Vec<(i64, Option<i64>)> = filtered(&self.texts().redispatch.redispatch, filter)
+            .bind::<Nullable<BigInt>, _>(after)
             .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
-            .returning::<(BigInt,)>()
+            .returning::<(BigInt, Nullable<BigInt>)>()
             .front_rows(connection, "redispatch kept rows")
             .await?;
-        let moved = moved.first().map_or(0, |(moved,)| *moved);
-        Ok(usize::try_from(moved).unwrap_or_default())
+        let (rows, last) = moved.into_iter().next().unwrap_or_default();
+        Ok(RedispatchStep {
+            rows: usize::try_from(rows).unwrap_or_default(),
+            last,
+        })
     }
 }
 

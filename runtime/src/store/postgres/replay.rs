@@ -15,46 +15,50 @@ use crate::store::{
     RunState, StoreError, StoreErrorKind,
 };
 
-/// A run `r` as it is read: what `run` takes.
+/// A run as it is read: what `run` takes.
 macro_rules! run {
-    ($from:literal) => {
-        concat!(
-            "
-SELECT r.position, r.state, r.who, r.reason, r.selection, r.rate, r.failures_max, r.created_at, r.ended_at,
-       n.waiting, n.replaying, n.replayed, n.failed, n.left_out
-FROM ",
-            $from,
-            " r
-CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE i.state = 'waiting') AS waiting,
-           count(*) FILTER (WHERE i.state = 'replaying') AS replaying,
-           count(*) FILTER (WHERE i.state = 'replayed') AS replayed,
-           count(*) FILTER (WHERE i.state = 'failed') AS failed,
-           count(*) FILTER (WHERE i.state = 'left') AS left_out
-    FROM {posta}replay_item i WHERE i.run = r.position
-) n
+    () => {
+        "
+SELECT position, state, who, reason, selection, rate, failures_max, created_at, ended_at,
+       waiting, replaying, replayed, failed, left_out
+FROM {posta}replay_run
 "
-        )
+    };
+}
+
+/// What has become of a letter `d` that was on its way. One that is there no longer had ended
+/// before.
+macro_rules! became {
+    () => {
+        "CASE d.state WHEN 'replayed' THEN 'replayed' WHEN 'dead' THEN 'failed' WHEN 'discarded' THEN 'failed' ELSE 'left' END"
     };
 }
 
 statements!(ReplayTexts {
-    // One statement, so that the selection is of one instant.
+    // One statement, so that the selection is of one instant. What keeps its place comes by its
+    // place, so of each key the head first; what has none goes to the end of its key anyway.
     begin = concat!("
-WITH run AS (
-    INSERT INTO {posta}replay_run (who, reason, selection, rate, failures_max) VALUES ($14, $15, $16, $17, $18)
-    RETURNING position
+WITH chosen AS MATERIALIZED (
+    SELECT position, row_number() OVER (ORDER BY place NULLS LAST, position) AS number
+    FROM (
+        SELECT d.position, CASE WHEN d.parked THEN coalesce(
+                   (SELECT min(p.position) FROM {posta}retry p WHERE p.dead_letter = d.position AND p.parked),
+                   (SELECT min(p.position) FROM {posta}outbox p WHERE p.dead_letter = d.position AND p.parked)) END AS place
+        FROM {posta}dead_letter d
+        WHERE ", chosen!(), "
+    ) AS letter
+), run AS (
+    INSERT INTO {posta}replay_run (who, reason, selection, rate, failures_max, waiting)
+    SELECT $14, $15, $16, $17, $18, count(*) FROM chosen
+    RETURNING position, waiting
 ), item AS (
     INSERT INTO {posta}replay_item (run, number, dead_letter)
-    SELECT run.position, row_number() OVER (ORDER BY d.position), d.position
-    FROM run CROSS JOIN {posta}dead_letter d
-    WHERE ", chosen!(), "
-    RETURNING 1
+    SELECT run.position, chosen.number, chosen.position FROM run CROSS JOIN chosen
 )
-SELECT run.position, (SELECT count(*) FROM item) FROM run");
+SELECT position, waiting FROM run");
 
-    runs = concat!(run!("{posta}replay_run"), "WHERE $1::bigint IS NULL OR r.position = $1
-ORDER BY r.position DESC LIMIT $2");
+    runs = concat!(run!(), "WHERE $1::bigint IS NULL OR position = $1
+ORDER BY position DESC LIMIT $2");
 
     change = "
 UPDATE {posta}replay_run
@@ -62,27 +66,88 @@ SET state = $2, ended_at = CASE WHEN $2 IN ('cancelled', 'finished') THEN statem
 WHERE position = $1 AND state = ANY ($3::text[])";
 
     // SKIP LOCKED: a run that another process is at, or an operator just changes, is left to them.
-    take = concat!("
-WITH taken AS MATERIALIZED (
-    SELECT * FROM {posta}replay_run WHERE state = 'running' AND next_at <= statement_timestamp()
-    ORDER BY next_at, position LIMIT 1 FOR UPDATE SKIP LOCKED
-)", run!("taken"));
+    take = concat!(run!(), "WHERE state = 'running' AND next_at <= statement_timestamp()
+ORDER BY next_at, position LIMIT 1 FOR UPDATE SKIP LOCKED");
 
-    // A letter that is there no longer had ended before.
-    settle = "
-UPDATE {posta}replay_item i
-SET state = CASE d.state WHEN 'replayed' THEN 'replayed' WHEN 'dead' THEN 'failed' WHEN 'discarded' THEN 'failed' ELSE 'left' END
-FROM {posta}replay_item o LEFT JOIN {posta}dead_letter d ON d.position = o.dead_letter
-WHERE o.run = $1 AND o.state = 'replaying' AND d.state IS DISTINCT FROM 'replaying'
-  AND i.run = o.run AND i.number = o.number";
+    settle = concat!("
+WITH settled AS (
+    UPDATE {posta}replay_item i SET state = ", became!(), "
+    FROM {posta}replay_item o LEFT JOIN {posta}dead_letter d ON d.position = o.dead_letter
+    WHERE o.run = $1 AND o.state = 'replaying' AND d.state IS DISTINCT FROM 'replaying'
+      AND i.run = o.run AND i.number = o.number
+    RETURNING i.state
+), n AS (
+    SELECT count(*) AS settled, count(*) FILTER (WHERE state = 'replayed') AS replayed,
+           count(*) FILTER (WHERE state = 'failed') AS failed, count(*) FILTER (WHERE state = 'left') AS left_out
+    FROM settled
+)
+UPDATE {posta}replay_run r
+SET replaying = r.replaying - n.settled, replayed = r.replayed + n.replayed, failed = r.failed + n.failed,
+    left_out = r.left_out + n.left_out
+FROM n WHERE r.position = $1 AND n.settled > 0");
+
+    // What `settle` would write down.
+    unsettled = concat!("
+SELECT count(*) FILTER (WHERE state = 'replayed'), count(*) FILTER (WHERE state = 'failed'),
+       count(*) FILTER (WHERE state = 'left')
+FROM (
+    SELECT ", became!(), " AS state
+    FROM {posta}replay_item o LEFT JOIN {posta}dead_letter d ON d.position = o.dead_letter
+    WHERE o.run = $1 AND o.state = 'replaying' AND d.state IS DISTINCT FROM 'replaying'
+) AS settled");
 
     next_letters = "
 SELECT dead_letter FROM {posta}replay_item WHERE run = $1 AND state = 'waiting' ORDER BY number LIMIT $2";
 
+    on_their_way = "
+SELECT dead_letter FROM {posta}replay_item WHERE run = $1 AND state = 'replaying' ORDER BY number";
+
     mark = "
-UPDATE {posta}replay_item
-SET state = CASE WHEN dead_letter = ANY ($2::bigint[]) THEN 'replaying' ELSE 'left' END
-WHERE run = $1 AND state = 'waiting' AND dead_letter = ANY ($2::bigint[] || $3::bigint[])";
+WITH marked AS (
+    UPDATE {posta}replay_item
+    SET state = CASE WHEN dead_letter = ANY ($2::bigint[]) THEN 'replaying' ELSE 'left' END
+    WHERE run = $1 AND state = 'waiting' AND dead_letter = ANY ($2::bigint[] || $3::bigint[])
+    RETURNING state
+), n AS (
+    SELECT count(*) AS marked, count(*) FILTER (WHERE state = 'replaying') AS replaying FROM marked
+)
+UPDATE {posta}replay_run r
+SET waiting = r.waiting - n.marked, replaying = r.replaying + n.replaying, left_out = r.left_out + n.marked - n.replaying
+FROM n WHERE r.position = $1 AND n.marked > 0";
+
+    // In whatever run it is on its way: seldom more than one.
+    recalled = "
+WITH recalled AS (
+    UPDATE {posta}replay_item SET state = 'left' WHERE dead_letter = $1 AND state = 'replaying'
+    RETURNING run
+)
+UPDATE {posta}replay_run r SET replaying = r.replaying - 1, left_out = r.left_out + 1
+FROM recalled WHERE r.position = recalled.run";
+
+    // Whose key's first row is the place of another letter. In the outbox only what has failed is
+    // looked at: a row that has not goes out, and only what is before the letter's own row, if it
+    // has one, is in its way.
+    waiting_for = "
+SELECT d.position, f.dead_letter
+FROM {posta}dead_letter d
+CROSS JOIN LATERAL (
+    SELECT r.parked, r.dead_letter FROM {posta}retry r
+    WHERE r.consumer = d.consumer AND r.slot = {posta}slot_of(d.ordering_key) AND r.ordering_key = d.ordering_key
+    ORDER BY r.position LIMIT 1
+) f
+WHERE d.position = ANY ($1::bigint[]) AND f.parked AND f.dead_letter <> d.position
+UNION ALL
+SELECT d.position, f.dead_letter
+FROM {posta}dead_letter d
+CROSS JOIN LATERAL (
+    SELECT o.parked, o.dead_letter FROM {posta}outbox o
+    WHERE o.slot = {posta}slot_of(d.ordering_key) AND o.ordering_key = d.ordering_key AND o.held_until IS NOT NULL
+      AND o.position < coalesce(
+          (SELECT min(w.position) FROM {posta}outbox w WHERE w.dead_letter = d.position), 9223372036854775807)
+    ORDER BY o.position LIMIT 1
+) f
+WHERE d.position = ANY ($1::bigint[]) AND d.consumer IS NULL AND f.parked
+ORDER BY 1";
 
     pace = "
 UPDATE {posta}replay_run SET next_at = statement_timestamp() + $2 * interval '1 microsecond' WHERE position = $1";
@@ -203,6 +268,25 @@ impl ReplayStore for PostgresStore {
         Ok(())
     }
 
+    async fn unsettled(
+        &self,
+        connection: &mut AsyncPgConnection,
+        run: RunId,
+    ) -> Result<RunCounts, StoreError> {
+        let (replayed, failed, left): (i64, i64, i64) =
+            Statement::new(&self.texts().replay.unsettled)
+                .bind::<BigInt, _>(run.0)
+                .returning::<(BigInt, BigInt, BigInt)>()
+                .row(connection, READ)
+                .await?;
+        Ok(RunCounts {
+            replayed: replayed.unsigned_abs(),
+            failed: failed.unsigned_abs(),
+            left: left.unsigned_abs(),
+            ..RunCounts::default()
+        })
+    }
+
     async fn next_letters(
         &self,
         connection: &mut AsyncPgConnection,
@@ -221,6 +305,41 @@ impl ReplayStore for PostgresStore {
             .collect())
     }
 
+    async fn letters_on_their_way(
+        &self,
+        connection: &mut AsyncPgConnection,
+        run: RunId,
+    ) -> Result<Vec<LetterId>, StoreError> {
+        let letters: Vec<(i64,)> = Statement::new(&self.texts().replay.on_their_way)
+            .bind::<BigInt, _>(run.0)
+            .returning::<(BigInt,)>()
+            .rows(connection, STEP)
+            .await?;
+        Ok(letters
+            .into_iter()
+            .map(|(letter,)| LetterId(letter))
+            .collect())
+    }
+
+    async fn waiting_for(
+        &self,
+        connection: &mut AsyncPgConnection,
+        letters: &[LetterId],
+    ) -> Result<Vec<(LetterId, LetterId)>, StoreError> {
+        if letters.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found: Vec<(i64, i64)> = Statement::new(&self.texts().replay.waiting_for)
+            .bind::<Array<BigInt>, _>(positions(letters))
+            .returning::<(BigInt, BigInt)>()
+            .front_rows(connection, "read what letters wait for")
+            .await?;
+        Ok(found
+            .into_iter()
+            .map(|(letter, head)| (LetterId(letter), LetterId(head)))
+            .collect())
+    }
+
     async fn mark_letters(
         &self,
         connection: &mut AsyncPgConnection,
@@ -228,13 +347,23 @@ impl ReplayStore for PostgresStore {
         replaying: &[LetterId],
         left: &[LetterId],
     ) -> Result<(), StoreError> {
-        let positions =
-            |letters: &[LetterId]| -> Vec<i64> { letters.iter().map(|letter| letter.0).collect() };
         Statement::new(&self.texts().replay.mark)
             .bind::<BigInt, _>(run.0)
             .bind::<Array<BigInt>, _>(positions(replaying))
             .bind::<Array<BigInt>, _>(positions(left))
             .run(connection, STEP)
+            .await?;
+        Ok(())
+    }
+
+    async fn leave_recalled(
+        &self,
+        connection: &mut AsyncPgConnection,
+        letter: LetterId,
+    ) -> Result<(), StoreError> {
+        Statement::new(&self.texts().replay.recalled)
+            .bind::<BigInt, _>(letter.0)
+            .run(connection, "take a letter out of its run")
             .await?;
         Ok(())
     }
@@ -263,6 +392,10 @@ impl ReplayStore for PostgresStore {
             .await?;
         Ok(wait.map(duration))
     }
+}
+
+fn positions(letters: &[LetterId]) -> Vec<i64> {
+    letters.iter().map(|letter| letter.0).collect()
 }
 
 /// The run of a row.

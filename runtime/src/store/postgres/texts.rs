@@ -4,6 +4,7 @@ use super::lease::LeaseTexts;
 use super::migration::MigrationTexts;
 use super::outbox::{BehindTexts, OutboxTexts};
 use super::queue::QueueTexts;
+use super::recall::RecallTexts;
 use super::record::RecordTexts;
 use super::redispatch::RedispatchTexts;
 use super::replay::ReplayTexts;
@@ -23,6 +24,7 @@ pub(super) struct Texts {
     pub(super) scheduled: ScheduleTexts,
     pub(super) replay: ReplayTexts,
     pub(super) redispatch: RedispatchTexts,
+    pub(super) recall: RecallTexts,
     pub(super) record: RecordTexts,
     pub(super) lease: LeaseTexts,
     pub(super) migration: MigrationTexts,
@@ -40,6 +42,7 @@ impl Texts {
             scheduled: ScheduleTexts::new(tables),
             replay: ReplayTexts::new(tables),
             redispatch: RedispatchTexts::new(tables),
+            recall: RecallTexts::new(tables),
             record: RecordTexts::new(tables),
             lease: LeaseTexts::new(tables),
             migration: MigrationTexts::new(tables),

@@ -169,6 +169,7 @@ impl DeadLetterStore for SqliteStore {
             ),
             LetterChange::Restore => ("state = 'dead', ended_at = NULL", "state = 'discarded'"),
             LetterChange::Skip => ("parked = 0", "state = 'dead' AND parked = 1"),
+            LetterChange::Recall => ("state = 'dead'", "state = 'replaying'"),
         };
         let change = self
             .sql(&format!(

@@ -35,6 +35,7 @@ mod outbox;
 mod pending;
 mod place;
 mod queue;
+mod recall;
 mod record;
 mod redispatch;
 mod release;

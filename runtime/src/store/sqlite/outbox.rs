@@ -7,11 +7,11 @@ use diesel::{QueryResult, SqliteConnection};
 use super::behind::{Left, LeftTypes};
 use super::connection::on_thread;
 use super::statement::{Sql, Value};
-use super::{Connection, SqliteStore, behind, dead_letter, lease, pending, place, row};
+use super::{Connection, SqliteStore, behind, dead_letter, lease, pending, place, recall, row};
 use crate::message::{Envelope, Slot};
 use crate::store::text::storable;
 use crate::store::{
-    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, RowId, StoreError,
+    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, Recall, RowId, StoreError,
 };
 
 impl OutboxStore for SqliteStore {
@@ -186,6 +186,19 @@ impl OutboxStore for SqliteStore {
             let unparked = !gone.is_empty();
             behind::let_follow(&store, connection, gone.into_iter())?;
             Ok(unparked)
+        })
+        .await
+    }
+
+    async fn recall(
+        &self,
+        connection: &mut Connection,
+        letter: LetterId,
+        place: bool,
+    ) -> Result<Recall, StoreError> {
+        let store = self.clone();
+        on_thread(connection, "take a row back", move |connection| {
+            recall::row(&store, connection, letter, place)
         })
         .await
     }

@@ -5,7 +5,9 @@ use super::connection::on_thread;
 use super::row::{self, micros_of};
 use super::statement::{Statement, Value};
 use super::{Connection, SqliteStore};
-use crate::store::{RedispatchFilter, RedispatchPreview, RedispatchStore, StoreError};
+use crate::store::{
+    RedispatchFilter, RedispatchPreview, RedispatchStep, RedispatchStore, StoreError,
+};
 
 /// What every consumer that handles a type of the selection lacks of it. A message that failed or is
 /// set aside there is in its inbox too.
@@ -13,6 +15,17 @@ const LACKING: &str = "SELECT h.consumer, SUM(NOT EXISTS (
          SELECT 1 FROM {posta}inbox AS i WHERE i.consumer = h.consumer AND i.message_id = d.message_id))
      FROM {posta}dispatched AS d JOIN {posta}handled_type AS h ON h.message_type = d.message_type
      WHERE {where} GROUP BY h.consumer ORDER BY h.consumer";
+
+/// The next rows behind a position. NOT INDEXED: in the order of the table, or the whole span of
+/// time would be read and sorted at each step.
+const CHOSEN: &str = "SELECT d.position FROM {posta}dispatched AS d NOT INDEXED
+     WHERE {where} AND d.position > ? ORDER BY d.position LIMIT ?";
+
+/// The position before the first that can be one of the rows, so that what was dispatched long
+/// before is not walked over.
+const FRONT: &str =
+    "SELECT COALESCE(MIN(d.position) - 1, 9223372036854775807) FROM {posta}dispatched AS d
+     WHERE d.dispatched_at >= ? AND d.dispatched_at < ?";
 
 /// Moves one row. Whose id waits in the outbox already goes out anyway.
 const AGAIN: &str = "INSERT INTO {posta}outbox (message_id, message_type, version, ordering_key, headers, content_type,
@@ -59,23 +72,32 @@ impl RedispatchStore for SqliteStore {
         &self,
         connection: &mut Connection,
         filter: &RedispatchFilter,
+        after: Option<i64>,
         limit: usize,
-    ) -> Result<usize, StoreError> {
-        let chosen = self
-            .selected(
-                "SELECT d.position FROM {posta}dispatched AS d WHERE {where} ORDER BY d.position LIMIT ?",
-                filter,
-            )
-            .bind(limit);
+    ) -> Result<RedispatchStep, StoreError> {
+        let chosen = self.selected(CHOSEN, filter);
+        let front = filter.from.map(|from| {
+            let front = self.sql(FRONT).bind(micros_of(from));
+            front.bind(micros_of(filter.before))
+        });
         let again = self.sql(AGAIN);
         let forget = self.sql("DELETE FROM {posta}dispatched WHERE position = ?");
         on_thread(connection, "dispatch rows again", move |connection| {
+            let after = match (after, front) {
+                (Some(after), _) => after,
+                (None, Some(front)) => front.one::<BigInt, i64>(connection)?,
+                (None, None) => i64::MIN,
+            };
+            let chosen = chosen.bind(after).bind(limit);
             let chosen = chosen.rows::<BigInt, i64>(connection)?;
             for position in &chosen {
                 again.bind(*position).execute(connection)?;
                 forget.bind(*position).execute(connection)?;
             }
-            Ok(chosen.len())
+            Ok(RedispatchStep {
+                rows: chosen.len(),
+                last: chosen.last().copied(),
+            })
         })
         .await
     }

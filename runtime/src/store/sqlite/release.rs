@@ -72,6 +72,23 @@ pub(super) fn unpark(
     Ok(true)
 }
 
+/// Takes a message out that is not to be run.
+pub(super) fn withdraw(
+    store: &SqliteStore,
+    connection: &mut SqliteConnection,
+    consumer: &str,
+    position: i64,
+) -> QueryResult<()> {
+    let key = store
+        .sql("DELETE FROM {posta}retry WHERE position = ? RETURNING ordering_key")
+        .bind(position)
+        .first::<Nullable<Text>, Option<String>>(connection)?;
+    match key.flatten() {
+        Some(key) => promote(store, connection, consumer, &key, position),
+        None => Ok(()),
+    }
+}
+
 /// Makes the first message of a key due if what was before it is gone. It may be the place of a dead
 /// letter: then the key waits for that one.
 fn promote(

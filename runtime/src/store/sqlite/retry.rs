@@ -7,12 +7,13 @@ use diesel::{QueryResult, SqliteConnection};
 use super::connection::on_thread;
 use super::row;
 use super::statement::Value;
-use super::{Connection, SqliteStore, claim, held, lease, place, release};
+use super::{Connection, SqliteStore, claim, held, lease, place, recall, release};
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
 use crate::store::walk::{Part, Walk};
 use crate::store::{
-    Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, RetryStore, StoreError,
+    Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, Recall, RetryStore,
+    StoreError,
 };
 
 /// Heads, and rows without a key, whose time has come, slot by slot, by their time. A parked row's
@@ -279,6 +280,20 @@ impl RetryStore for SqliteStore {
         let (store, consumer) = (self.clone(), consumer.to_owned());
         on_thread(connection, "let a parked key go on", move |connection| {
             release::unpark(&store, connection, &consumer, letter)
+        })
+        .await
+    }
+
+    async fn recall_held(
+        &self,
+        connection: &mut Connection,
+        consumer: &str,
+        letter: LetterId,
+        place: bool,
+    ) -> Result<Recall, StoreError> {
+        let (store, consumer) = (self.clone(), consumer.to_owned());
+        on_thread(connection, "take a message back", move |connection| {
+            recall::held(&store, connection, &consumer, letter, place)
         })
         .await
     }

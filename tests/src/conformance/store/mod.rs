@@ -21,6 +21,7 @@ mod pending;
 mod plain_sql;
 mod queue;
 mod readmitted;
+mod recalled;
 mod record;
 mod redispatch;
 mod replay;
@@ -208,6 +209,14 @@ macro_rules! suite {
                 a_letter_does_not_get_through_without_a_valid_fence
                 letters_that_are_released_together_all_got_through
             }
+            recalled {
+                a_recalled_message_keeps_its_keys_place
+                a_recalled_message_without_a_place_lets_its_key_go_on
+                a_message_that_a_living_process_has_claimed_is_not_recalled
+                a_message_that_is_just_being_handled_is_not_recalled
+                a_recalled_row_keeps_its_keys_place
+                a_recalled_row_without_a_place_is_gone
+            }
             parked_row {
                 the_successors_of_a_parked_row_wait_and_nobody_else
                 a_readmitted_row_goes_out_first_and_its_successors_in_order
@@ -264,11 +273,17 @@ macro_rules! suite {
                 a_run_that_is_taken_is_not_taken_by_others
                 a_step_that_is_rolled_back_never_was
                 a_rate_or_a_limit_of_nothing_is_refused
+                a_keys_place_comes_before_its_letters_that_have_none
+                what_became_of_letters_is_told_without_writing_it_down
+                a_letter_that_was_recalled_is_left_out
+                letters_that_wait_for_another_are_told_with_it
+                rows_that_wait_for_a_letter_are_told_with_it
             }
             redispatch {
                 the_databases_clock_does_not_go_backwards
                 rows_go_out_again_as_they_were
                 steps_take_everything_once_and_keep_each_keys_order
+                a_step_begins_behind_the_one_before
                 each_field_of_a_redispatch_chooses
                 rows_go_out_again_behind_what_waits
                 a_row_whose_id_waits_already_goes_out_once

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use posta::MessageId;
 use posta::message::Envelope;
-use posta::store::{RecordStore, RedispatchFilter, RedispatchPreview, RedispatchStore};
+use posta::store::{
+    RecordStore, RedispatchFilter, RedispatchPreview, RedispatchStep, RedispatchStore,
+};
 use time::OffsetDateTime;
 
 pub(super) use super::given::fresh as start;
@@ -93,6 +95,44 @@ pub(super) async fn steps_take_everything_once_and_keep_each_keys_order<D: TestD
     assert_eq!(place.rows("dispatched").await, 60);
 }
 
+pub(super) async fn a_step_begins_behind_the_one_before<D: TestDatabase>(place: &Place<D>) {
+    let envelopes: Vec<Envelope> = (0..6)
+        .map(|n: usize| keyed("k", n.to_string().as_bytes()))
+        .collect();
+    let all = dispatched(place, &envelopes).await;
+    let since = RedispatchFilter {
+        from: Some(all.before - Duration::from_secs(3600)),
+        ..all.clone()
+    };
+    for filter in [&all, &since] {
+        let mut session = place.begin().await;
+        let mut after = None;
+        let mut steps = Vec::new();
+        loop {
+            let step = place
+                .store
+                .redispatch(&mut session, filter, after, 4)
+                .await
+                .unwrap();
+            assert_eq!(step.last.is_some(), step.rows > 0);
+            steps.push(step.rows);
+            if step.rows == 0 {
+                break;
+            }
+            assert!(step.last > after);
+            after = step.last;
+        }
+        session.rollback().await;
+        assert_eq!(steps, [4, 2, 0]);
+    }
+    // What is before it is not looked at.
+    let first = redispatch_after(place, &since, None, 1).await;
+    let third = first.last.map(|first| first + 1);
+    assert_eq!(redispatch_after(place, &since, third, 100).await.rows, 4);
+    assert_eq!(payloads(&place.pending().await), ["0", "2", "3", "4", "5"]);
+    assert_eq!(redispatch(place, &since, 100).await, 1);
+}
+
 pub(super) async fn each_field_of_a_redispatch_chooses<D: TestDatabase>(place: &Place<D>) {
     let mut other = keyless(b"type");
     other.message_type = type_of("invoice.sent");
@@ -155,11 +195,11 @@ pub(super) async fn each_field_of_a_redispatch_chooses<D: TestDatabase>(place: &
         let mut session = place.begin().await;
         let moved = place
             .store
-            .redispatch(&mut session, &filter, 100)
+            .redispatch(&mut session, &filter, None, 100)
             .await
             .unwrap();
         session.rollback().await;
-        assert_eq!(moved as u64, rows, "{filter:?}");
+        assert_eq!(moved.rows as u64, rows, "{filter:?}");
     }
     let filter = RedispatchFilter {
         key: Some("a".to_owned()),
@@ -241,11 +281,11 @@ pub(super) async fn a_redispatch_that_is_rolled_back_never_was<D: TestDatabase>(
     let mut session = place.begin().await;
     let moved = place
         .store
-        .redispatch(&mut session, &filter, 100)
+        .redispatch(&mut session, &filter, None, 100)
         .await
         .unwrap();
     session.rollback().await;
-    assert_eq!(moved, 2);
+    assert_eq!(moved.rows, 2);
     assert_eq!(
         (place.rows("dispatched").await, place.rows("outbox").await),
         (2, 0)
@@ -299,7 +339,16 @@ async fn redispatch<D: TestDatabase>(
     filter: &RedispatchFilter,
     limit: usize,
 ) -> usize {
+    redispatch_after(place, filter, None, limit).await.rows
+}
+
+async fn redispatch_after<D: TestDatabase>(
+    place: &Place<D>,
+    filter: &RedispatchFilter,
+    after: Option<i64>,
+    limit: usize,
+) -> RedispatchStep {
     place
-        .done(async |store, session| store.redispatch(session, filter, limit).await)
+        .done(async |store, session| store.redispatch(session, filter, after, limit).await)
         .await
 }

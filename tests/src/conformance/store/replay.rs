@@ -5,12 +5,12 @@ use std::time::Duration;
 use posta::message::Envelope;
 use posta::store::{
     DeadLetterStore, LetterChange, LetterFilter, LetterId, LetterState, NewDeadLetter,
-    NewReplayRun, ReplayRun, ReplayStore, RetryStore, RunCounts, RunId, RunState, Store,
+    NewReplayRun, Origin, ReplayRun, ReplayStore, RetryStore, RunCounts, RunId, RunState, Store,
     StoreErrorKind,
 };
 
 pub(super) use super::given::fresh as start;
-use super::given::{LONG, Place, keyless, odd_errors};
+use super::given::{LONG, Place, keyed, keyless, odd_errors, successor};
 use super::letters::{any, consumer, dead};
 use crate::harness::database::TestDatabase;
 
@@ -331,6 +331,155 @@ pub(super) async fn a_rate_or_a_limit_of_nothing_is_refused<D: TestDatabase>(pla
         session.rollback().await;
         assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Rejected);
     }
+}
+
+pub(super) async fn a_keys_place_comes_before_its_letters_that_have_none<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let fence = place.own_partition("c").await;
+    let lanes = place.own_lanes().await;
+    let plain = place
+        .bury(&[dead(&keyed("a", b"")), dead(&keyed("b", b""))])
+        .await;
+    // The second message of the key was set aside before the first.
+    let (first, second) = (keyed("a", b"1"), keyed("a", b"2"));
+    place
+        .hold("c", &[successor(&first), successor(&second)])
+        .await;
+    let behind = place.park(&fence, &second).await.1;
+    let head = place.park(&fence, &first).await.1;
+    let row = keyed("a", b"3");
+    place.enqueue(std::slice::from_ref(&row)).await;
+    let id = place.pending().await[0].id;
+    let in_outbox = place.park_row(&lanes, id, &row).await;
+    let last = buried(place, 1).await;
+    let (run, letters) = begin(place, &any(), &new()).await;
+    assert_eq!(letters, 6);
+    let found = waiting(place, run).await;
+    let at = |letter| found.iter().position(|found| *found == letter);
+    assert!(at(head) < at(behind), "{found:?}");
+    assert!(at(in_outbox) < Some(3), "{found:?}");
+    assert_eq!(found[3..], [plain[0], plain[1], last[0]]);
+}
+
+pub(super) async fn what_became_of_letters_is_told_without_writing_it_down<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let ids = buried(place, 3).await;
+    let (run, _) = begin(place, &any(), &new()).await;
+    mark(place, run, &ids, &[]).await;
+    place.change(&ids[..2], LetterChange::Replay).await;
+    place.change(&ids[1..2], LetterChange::Recall).await;
+    let unsettled = async || {
+        place
+            .done(async |store, session| store.unsettled(session, run).await)
+            .await
+    };
+    let expected = RunCounts {
+        failed: 2,
+        ..RunCounts::default()
+    };
+    // The second died again; the third never went.
+    assert_eq!(unsettled().await, expected);
+    assert_eq!(unsettled().await, expected);
+    assert_eq!(read(place, run).await.counts.replaying, 3);
+    settle(place, run).await;
+    let counts = read(place, run).await.counts;
+    assert_eq!((counts.replaying, counts.failed), (1, 2));
+    assert_eq!(unsettled().await, RunCounts::default());
+}
+
+pub(super) async fn a_letter_that_was_recalled_is_left_out<D: TestDatabase>(place: &Place<D>) {
+    let ids = buried(place, 2).await;
+    let (run, _) = begin(place, &any(), &new()).await;
+    let (other, _) = begin(place, &any(), &new()).await;
+    mark(place, run, &ids[..1], &[]).await;
+    let on_their_way = async || {
+        place
+            .done(async |store, session| store.letters_on_their_way(session, run).await)
+            .await
+    };
+    assert_eq!(on_their_way().await, ids[..1]);
+    for letter in &ids {
+        place
+            .done(async |store, session| store.leave_recalled(session, *letter).await)
+            .await;
+    }
+    assert!(on_their_way().await.is_empty());
+    let counts = read(place, run).await.counts;
+    assert_eq!((counts.waiting, counts.replaying, counts.left), (1, 0, 1));
+    // Where it still waits its turn comes.
+    assert_eq!(read(place, other).await.counts.waiting, 2);
+}
+
+pub(super) async fn letters_that_wait_for_another_are_told_with_it<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let fence = place.own_partition("c").await;
+    let (first, second) = (keyed("a", b"1"), keyed("a", b"2"));
+    place
+        .hold("c", &[successor(&first), successor(&second)])
+        .await;
+    let behind = place.park(&fence, &second).await.1;
+    let late = keyed("a", b"late");
+    let mut others = vec![dead(&late), dead(&keyed("b", b"")), dead(&keyless(b""))];
+    // The same key elsewhere is another one.
+    others.push(NewDeadLetter {
+        origin: consumer("other"),
+        ..dead(&keyed("a", b""))
+    });
+    let ids = place.bury(&others).await;
+    let mut all = ids.clone();
+    all.push(behind);
+    // The key's first is on its way: everything moves.
+    assert_eq!(waiting_for(place, &all).await, []);
+    let head = place.park(&fence, &first).await.1;
+    all.push(head);
+    let found = waiting_for(place, &all).await;
+    assert_eq!(found, [(behind, head), (ids[0], head)]);
+    assert_eq!(waiting_for(place, &ids[1..]).await, []);
+    // On its way it waits too.
+    assert!(place.readmit_held(ids[0], &late).await);
+    assert_eq!(waiting_for(place, &ids).await, [(ids[0], head)]);
+    assert!(place.readmit_held(head, &first).await);
+    assert_eq!(waiting_for(place, &all).await, []);
+    let due = place.due_rows().await;
+    place.release(&fence, &[due[0].position]).await;
+    assert_eq!(waiting_for(place, &all).await, [(ids[0], behind)]);
+}
+
+pub(super) async fn rows_that_wait_for_a_letter_are_told_with_it<D: TestDatabase>(
+    place: &Place<D>,
+) {
+    let lanes = place.own_lanes().await;
+    let of_dispatch = |envelope: &Envelope| NewDeadLetter {
+        origin: Origin::Dispatch,
+        ..dead(envelope)
+    };
+    let (first, second, late) = (keyed("a", b"1"), keyed("a", b"2"), keyed("a", b"3"));
+    place.enqueue(&[first.clone(), second.clone()]).await;
+    let rows = place.pending().await;
+    let letters = [of_dispatch(&late), of_dispatch(&keyed("b", b""))];
+    let ids = place.bury(&letters).await;
+    let second = place.park_row(&lanes, rows[1].id, &second).await;
+    let head = place.park_row(&lanes, rows[0].id, &first).await;
+    let all = [ids[0], ids[1], second, head];
+    let found = waiting_for(place, &all).await;
+    assert_eq!(found, [(ids[0], head), (second, head)]);
+    assert!(place.readmit(ids[0], &late).await);
+    assert_eq!(waiting_for(place, &all).await, found);
+    // The first goes out: it does not wait for what is behind it.
+    assert!(place.readmit(head, &first).await);
+    assert_eq!(waiting_for(place, &all).await, [(ids[0], second)]);
+}
+
+async fn waiting_for<D: TestDatabase>(
+    place: &Place<D>,
+    letters: &[LetterId],
+) -> Vec<(LetterId, LetterId)> {
+    place
+        .done(async |store, session| store.waiting_for(session, letters).await)
+        .await
 }
 
 fn new() -> NewReplayRun {

@@ -1,9 +1,12 @@
-use posta::store::{LetterState, RunState};
+use posta::message::MessageType;
+use posta::store::{LetterState, RecordStore as _, RunState, Store as _};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::posta::{Cli, values};
 use crate::operator::given::{bury_numbers, operator, park};
 use crate::operator::on_both_databases;
-use crate::world::effects::{Verdict, effects_of, judge};
+use crate::world::effects::{Verdict, effects_of, judge, table};
 use crate::world::service::{
     Calls, EFFECTS, Fate, Numbered, builder, effects_consumer, enqueue, expected, until_quiet,
 };
@@ -14,6 +17,9 @@ on_both_databases!(
     letters_are_edited_replayed_skipped_discarded_and_restored,
     a_run_is_begun_and_steered,
     rows_go_out_again,
+    a_redispatch_that_breaks_off_says_how_the_rest_goes,
+    a_letter_is_recalled,
+    a_dry_run_says_how_long_ago_a_handler_was_announced,
 );
 
 /// The arguments, and a reason.
@@ -234,4 +240,142 @@ async fn rows_go_out_again<D: TestDatabase>() {
     posta.stop().await.unwrap();
     let effects = effects_of::<D>(&store, EFFECTS).await;
     assert_eq!(judge(&effects, &expected(3, 4)), Verdict::default());
+}
+
+/// Times that are so long ago are other times when the command is repeated.
+async fn a_redispatch_that_breaks_off_says_how_the_rest_goes<D: TestDatabase>() {
+    let world = World::<D>::fresh(BrokerKind::Database).await;
+    let store = world.store();
+    let posta = builder(&world)
+        .consumer(effects_consumer::<D>(&Calls::default()))
+        .start()
+        .await
+        .expect("a running service");
+    posta.declared().await;
+    enqueue(&posta, 3, 0..4, |_, _| Fate::Succeed).await;
+    until_quiet::<D>(&store, EFFECTS, 12).await;
+    posta.stop().await.unwrap();
+    let outbox = table::<D>(&store, "outbox");
+    let run = async |sql: String| {
+        let mut session = store.begin().await.unwrap();
+        D::run(&mut session, &sql).await.unwrap();
+        session.commit().await.unwrap();
+    };
+    // A table that takes nothing.
+    let (broken, mended) = match D::KIND {
+        "sqlite" => (
+            format!(
+                "CREATE TRIGGER broken BEFORE INSERT ON {outbox} BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            ),
+            "DROP TRIGGER broken".to_owned(),
+        ),
+        _ => (
+            format!("ALTER TABLE {outbox} ADD CONSTRAINT broken CHECK (position < 0) NOT VALID"),
+            format!("ALTER TABLE {outbox} DROP CONSTRAINT broken"),
+        ),
+    };
+    run(broken).await;
+    let cli = Cli::of(&world);
+    let before = OffsetDateTime::now_utc();
+    let broke_off = cli.run(&yes(&["redispatch", "--from", "1h"])).await;
+    assert_eq!(broke_off.code, 1, "{broke_off:?}");
+    let hint = broke_off.stderr;
+    let of = |flag: &str| {
+        let rest = hint.split_once(flag).expect("the flag").1;
+        let time = rest.split_whitespace().next().expect("a time");
+        OffsetDateTime::parse(time, &Rfc3339).expect("an absolute time")
+    };
+    let (from, until) = (of("--from "), of("--before "));
+    assert_eq!(until - from, time::Duration::HOUR, "{hint}");
+    assert!(
+        (until - before).abs() < time::Duration::minutes(5),
+        "{hint}"
+    );
+    run(mended).await;
+    let (from, until) = (
+        from.format(&Rfc3339).unwrap(),
+        until.format(&Rfc3339).unwrap(),
+    );
+    let rest = ["redispatch", "--from", &from, "--before", &until];
+    let done = cli.json(&yes(&rest)).await.remove(0);
+    assert_eq!(done["rows"], 12, "{hint}");
+}
+
+async fn a_letter_is_recalled<D: TestDatabase>() {
+    let world = World::<D>::fresh(BrokerKind::Database).await;
+    let parked = park::<D>(&world.store(), "k0", 2).await;
+    let cli = Cli::of(&world);
+    let id = parked.to_string();
+    let recall = ["dead-letters", "recall", &id];
+    let dead = cli.run(&yes(&recall)).await;
+    assert_eq!(dead.code, 1, "{dead:?}");
+    assert!(
+        dead.stderr.contains("it would have to be replaying"),
+        "{dead:?}"
+    );
+    cli.done(&yes(&["dead-letters", "replay", &id])).await;
+    let asked = cli.run(&because(&recall)).await;
+    assert_eq!(asked.code, 3, "{asked:?}");
+    assert!(
+        asked.stdout.contains("would recall 1 letters; 2 wait"),
+        "{asked:?}"
+    );
+    let done = cli.json(&yes(&recall)).await;
+    assert_eq!(
+        done,
+        [serde_json::json!({"action": "recall", "letters": [parked.0]})]
+    );
+    let shown = cli.done(&["dead-letters", "show", &id]).await;
+    assert!(
+        shown.contains("dead, its key waits: 2 behind it"),
+        "{shown}"
+    );
+    // By a filter only what is on its way.
+    let none = cli
+        .run(&yes(&["dead-letters", "recall", "--key", "k0"]))
+        .await;
+    assert_eq!(none.code, 4, "{none:?}");
+    cli.done(&yes(&["dead-letters", "replay", &id])).await;
+    let done = cli
+        .done(&yes(&["dead-letters", "recall", "--key", "k0"]))
+        .await;
+    assert_eq!(done.lines().last(), Some("1 letters recalled"), "{done}");
+}
+
+async fn a_dry_run_says_how_long_ago_a_handler_was_announced<D: TestDatabase>() {
+    let world = World::<D>::fresh(BrokerKind::Database).await;
+    let store = world.store();
+    park::<D>(&store, "k0", 1).await;
+    let late = bury_numbers::<D>(&store, 1, 1).await[0].to_string();
+    let mut session = store.begin().await.unwrap();
+    let types = [(MessageType::new("test.numbered").unwrap(), 1)];
+    store.announce(&mut session, EFFECTS, &types).await.unwrap();
+    let handled = table::<D>(&store, "handled_type");
+    let long_ago = match D::KIND {
+        "sqlite" => "seen_at - 22 * 86400000000",
+        _ => "seen_at - interval '22 days'",
+    };
+    D::run(
+        &mut session,
+        &format!("UPDATE {handled} SET seen_at = {long_ago}"),
+    )
+    .await
+    .unwrap();
+    session.commit().await.unwrap();
+    let cli = Cli::of(&world);
+    let mut dry = because(&["dead-letters", "replay", &late]);
+    dry.push("--dry-run");
+    let shown = cli.done(&dry).await;
+    assert!(shown.contains("announced 3 weeks ago"), "{shown}");
+    // The key waits for the other letter.
+    assert!(shown.contains("beware: 1 wait for a letter"), "{shown}");
+    let found = cli.json(&dry).await.remove(0);
+    assert_eq!(found["dry_run"]["blocked"], 1);
+    let share = &found["dry_run"]["by_type"][0];
+    assert_eq!(share["handler"], "announced");
+    let at = share["announced_at"].as_str().expect("a time");
+    assert!(OffsetDateTime::parse(at, &Rfc3339).is_ok(), "{at}");
+    let mut all = because(&["dead-letters", "replay", "--all"]);
+    all.push("--dry-run");
+    assert_eq!(cli.json(&all).await[0]["dry_run"]["blocked"], 0);
 }

@@ -19,6 +19,7 @@ pub(crate) enum End {
     Skip,
     Discard,
     Restore,
+    Recall,
 }
 
 impl End {
@@ -27,6 +28,7 @@ impl End {
             Self::Skip => "skip",
             Self::Discard => "discard",
             Self::Restore => "restore",
+            Self::Recall => "recall",
         }
     }
 
@@ -35,11 +37,12 @@ impl End {
             Self::Skip => "skipped",
             Self::Discard => "discarded",
             Self::Restore => "restored",
+            Self::Recall => "recalled",
         }
     }
 }
 
-/// Skips, discards or restores letters.
+/// Skips, discards, restores or recalls letters.
 pub(crate) async fn end<D: Database>(
     operator: &Operator<D>,
     end: End,
@@ -82,6 +85,7 @@ pub(crate) async fn end<D: Database>(
             End::Skip => operator.skip(some, reason).await,
             End::Discard => operator.discard(some, reason).await,
             End::Restore => operator.restore(some, reason).await,
+            End::Recall => operator.recall(some, reason).await,
         };
         if ended.is_err() && chunk > 0 {
             let (before, done) = (chunk * IDS_MAX, end.done());
@@ -121,6 +125,7 @@ async fn named_or_found<D: Database>(
     let state = match end {
         End::Skip | End::Discard => LetterState::Dead,
         End::Restore => LetterState::Discarded,
+        End::Recall => LetterState::Replaying,
     };
     let mut filter = select::<D>(operator, selected, &[state]).await?;
     if end == End::Skip && filter.parked.replace(true) == Some(false) {

@@ -41,6 +41,7 @@ pub(crate) async fn run<D: Database>(store: D::Store, flags: &Flags) -> Result<S
             DeadLetters::Restore(flags) => {
                 end::end(&operator, end::End::Restore, flags, json).await
             }
+            DeadLetters::Recall(flags) => end::end(&operator, end::End::Recall, flags, json).await,
         },
         Command::ReplayRuns(runs) => match runs {
             ReplayRuns::List { limit } => runs::list(&operator, *limit, json).await,
@@ -80,7 +81,8 @@ fn deed(command: &Command) -> Option<&Deed> {
             DeadLetters::Edit(flags) => Some(&flags.deed),
             DeadLetters::Skip(flags)
             | DeadLetters::Discard(flags)
-            | DeadLetters::Restore(flags) => Some(&flags.deed),
+            | DeadLetters::Restore(flags)
+            | DeadLetters::Recall(flags) => Some(&flags.deed),
         },
         Command::ReplayRuns(runs) => match runs {
             ReplayRuns::List { .. } | ReplayRuns::Show { .. } => None,

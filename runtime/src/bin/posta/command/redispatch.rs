@@ -70,6 +70,8 @@ pub(crate) async fn redispatch<D: Database>(
     }
     let watched = !as_json && std::io::stderr().is_terminal();
     let mut broken_off = BrokenOff {
+        // Times that are so long ago would be others by then.
+        from: redispatch.begins_at().map(rfc3339),
         before: rfc3339(cut_off),
         // Over the progress, which has no end of line.
         start: if watched { "\r" } else { "" },
@@ -95,6 +97,7 @@ pub(crate) async fn redispatch<D: Database>(
 
 /// Says how to go on if it does not come to its end, for whatever reason: also a signal.
 struct BrokenOff {
+    from: Option<String>,
     before: String,
     start: &'static str,
     took_place: bool,
@@ -104,8 +107,10 @@ impl Drop for BrokenOff {
     fn drop(&mut self) {
         if !self.took_place {
             let Self { before, start, .. } = self;
+            let from = self.from.as_ref();
+            let from = from.map_or(String::new(), |from| format!("--from {from} "));
             tell(&format!(
-                "{start}posta: it broke off; the same command with --before {before} does the rest\n"
+                "{start}posta: it broke off; the same command with {from}--before {before} does the rest\n"
             ));
         }
     }

@@ -1,12 +1,14 @@
 use posta::operations::Operator;
 use posta::operations::operator::{DryRun, HandlerPresence, OperatorError, RunOrder};
-use posta::store::{Database, LetterId};
+use posta::store::{Database, LetterId, RedispatchStore as _, Store as _};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use super::end::select;
 use crate::confirm::confirmed;
 use crate::exit::Failed;
 use crate::flags::ReplayFlags;
+use crate::moment::ago;
 use crate::print::table::{number, table, text, whole};
 use crate::print::text::{cut, printable};
 use crate::print::{COLUMNS, json, or_dash, origin};
@@ -23,6 +25,9 @@ pub(crate) async fn replay<D: Database>(
     let operator = operator.clone().inbox_retention(flags.inbox_retention);
     let filter = select::<D>(&operator, &flags.selected, &[]).await?;
     let found = operator.dry_run(&filter).await?;
+    let mut session = operator.store().begin_read().await?;
+    let now = operator.store().now(&mut session).await?;
+    session.commit().await?;
     let one = match flags.selected.letters[..] {
         [one] => Some(LetterId(one)),
         _ => None,
@@ -35,7 +40,7 @@ pub(crate) async fn replay<D: Database>(
     }
     let plan = match as_json {
         true => json::line(&json!({"dry_run": json::dry_run(&found)})),
-        false => text_of(&found),
+        false => text_of(&found, now),
     };
     if !confirmed(&flags.deed, as_json, &plan).await? {
         return Ok(String::new());
@@ -76,7 +81,16 @@ async fn why_not<D: Database>(operator: &Operator<D>, letter: LetterId) -> Faile
     }
 }
 
-fn text_of(found: &DryRun) -> String {
+/// Whether a type has a handler, and how long ago a process said so.
+fn presence(handler: &HandlerPresence, now: OffsetDateTime) -> String {
+    let word = json::presence(handler);
+    match json::announced_at(handler) {
+        Some(at) => format!("{word} {}", ago((now - at).try_into().unwrap_or_default())),
+        None => word.to_owned(),
+    }
+}
+
+fn text_of(found: &DryRun, now: OffsetDateTime) -> String {
     let mut answer = format!(
         "{} letters of {} keys, {} without a key; {} more wait behind them\n",
         found.letters, found.keys_total, found.without_key, found.successors
@@ -89,7 +103,7 @@ fn text_of(found: &DryRun) -> String {
                 origin(&share.origin),
                 or_dash(share.message_type.as_deref()),
                 share.letters.to_string(),
-                json::presence(&share.handler).to_owned(),
+                presence(&share.handler, now),
                 share.decoding.to_string(),
                 share.undecodable.to_string(),
                 share.unknown.to_string(),
@@ -144,6 +158,10 @@ fn text_of(found: &DryRun) -> String {
             "would wait until a process handles their type at their consumer",
         ),
         (found.invalid, "are no valid messages and would be left out"),
+        (
+            found.blocked,
+            "wait for a letter that is not among these or is left out: a run leaves them out too",
+        ),
         (
             found.older_than_retention,
             "failed before the inbox's retention began: a copy would pass as new",

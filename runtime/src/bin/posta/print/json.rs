@@ -155,6 +155,7 @@ pub(crate) fn dry_run(found: &DryRun) -> Value {
         "successors": found.successors,
         "invalid": found.invalid,
         "older_than_retention": found.older_than_retention,
+        "blocked": found.blocked,
         "by_type": found.types.iter().map(share).collect::<Value>(),
         "by_key": found.keys.iter().map(key).collect::<Value>(),
         "doubts": found
@@ -171,6 +172,7 @@ fn share(share: &TypeShare) -> Value {
         "type": share.message_type,
         "letters": share.letters,
         "handler": presence(&share.handler),
+        "announced_at": announced_at(&share.handler).map(rfc3339),
         "decoding": share.decoding,
         "undecodable": share.undecodable,
         "unknown": share.unknown,
@@ -194,6 +196,14 @@ pub(crate) fn presence(presence: &HandlerPresence) -> &'static str {
         HandlerPresence::Announced { .. } => "announced",
         HandlerPresence::NotNeeded => "not needed",
         _ => "none",
+    }
+}
+
+/// When a process said last that it has the handler, if none is known to run.
+pub(crate) fn announced_at(presence: &HandlerPresence) -> Option<OffsetDateTime> {
+    match presence {
+        HandlerPresence::Announced { seen_at, .. } => Some(*seen_at),
+        _ => None,
     }
 }
 

@@ -174,6 +174,7 @@ impl DeadLetterStore for PostgresStore {
             LetterChange::Discard => &texts.discard,
             LetterChange::Restore => &texts.restore,
             LetterChange::Skip => &texts.skip,
+            LetterChange::Recall => &texts.recall,
         };
         changed(connection, text, positions(letters), "change dead letters").await
     }

@@ -215,6 +215,8 @@ SELECT position FROM {posta}dead_letter WHERE position = ANY ($1::bigint[]) ORDE
 
     skip = change!("state = 'dead' AND parked", "parked = false");
 
+    recall = change!("state = 'replaying'", "state = 'dead'");
+
     // The update waits for whoever has the letter, then looks at its state again.
     revise = "
 WITH letter AS (

@@ -26,8 +26,8 @@ use super::statement::Statement;
 use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
 use crate::store::{
-    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, Resource, RowId, StoreError,
-    StoreErrorKind,
+    Backlog, FailedRow, Fence, LetterId, OutboxRow, OutboxStore, Recall, Resource, RowId,
+    StoreError, StoreErrorKind,
 };
 
 impl OutboxStore for PostgresStore {
@@ -172,6 +172,15 @@ impl OutboxStore for PostgresStore {
             .filter_map(|(slot, key)| Some((slot, key?)));
         self.let_follow(connection, keys, OPERATION).await?;
         Ok(unparked)
+    }
+
+    async fn recall(
+        &self,
+        connection: &mut AsyncPgConnection,
+        letter: LetterId,
+        place: bool,
+    ) -> Result<Recall, StoreError> {
+        self.recall_row(connection, letter, place).await
     }
 
     /// PostgreSQL computes the slot of every row itself.

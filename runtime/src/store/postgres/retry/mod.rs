@@ -25,7 +25,8 @@ use crate::message::{Envelope, OrderingKey, Slot};
 use crate::store::text::storable;
 use crate::store::walk::{Part, Walk};
 use crate::store::{
-    Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, RetryStore, StoreError,
+    Claim, Fence, HeldRow, LetterId, MemberId, NewHold, Postponement, Recall, RetryStore,
+    StoreError,
 };
 
 const READ: &str = "read the retry table";
@@ -284,6 +285,31 @@ impl RetryStore for PostgresStore {
             .await?;
         self.promote(connection, consumer, &left, OPERATION).await?;
         Ok(!left.is_empty())
+    }
+
+    async fn recall_held(
+        &self,
+        connection: &mut AsyncPgConnection,
+        consumer: &str,
+        letter: LetterId,
+        place: bool,
+    ) -> Result<Recall, StoreError> {
+        const OPERATION: &str = "take a replayed message back";
+        let position = match self.find_held(connection, consumer, letter).await? {
+            Ok(position) => position,
+            Err(recall) => return Ok(recall),
+        };
+        if place {
+            self.park_recalled(connection, position).await?;
+            return Ok(Recall::Back);
+        }
+        let left: Vec<Left> = Statement::new(&self.texts().retry.withdraw)
+            .bind::<BigInt, _>(position)
+            .returning::<LeftColumns>()
+            .rows(connection, OPERATION)
+            .await?;
+        self.promote(connection, consumer, &left, OPERATION).await?;
+        Ok(Recall::Back)
     }
 
     async fn postpone(

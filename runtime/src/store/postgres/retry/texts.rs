@@ -185,6 +185,10 @@ ON CONFLICT (consumer, message_id) DO NOTHING";
 DELETE FROM {posta}retry WHERE consumer = $1 AND dead_letter = $2 AND parked
 RETURNING position, slot, ordering_key, dead_letter";
 
+    withdraw = "
+DELETE FROM {posta}retry WHERE position = $1
+RETURNING position, slot, ordering_key, dead_letter";
+
     held = "
 SELECT count(*) FILTER (WHERE NOT parked), count(DISTINCT ordering_key) FROM {posta}retry WHERE consumer = $1";
 
