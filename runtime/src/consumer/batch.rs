@@ -21,7 +21,7 @@ use crate::telemetry::{self, Processed};
 
 /// What became of deliveries.
 #[must_use]
-pub(super) enum Handled {
+pub(super) enum Taken {
     /// Committed and acknowledged; new entries of the retry table are due after this long, if there
     /// are any.
     Committed { next_retry: Option<Duration> },
@@ -68,7 +68,7 @@ impl<D: Database> Partition<D> {
         fence: &Fence,
         subscription: &mut dyn Subscription<D>,
         deliveries: &[Delivery],
-    ) -> Result<Handled, Interruption> {
+    ) -> Result<Taken, Interruption> {
         let (mut soonest, mut rest) = (None, deliveries);
         let mut parts = Parts::All;
         while !rest.is_empty() {
@@ -90,12 +90,12 @@ impl<D: Database> Partition<D> {
                 }
             };
             match handled {
-                Handled::Committed { next_retry } => soonest = earlier(soonest, next_retry),
+                Taken::Committed { next_retry } => soonest = earlier(soonest, next_retry),
                 stopped => return Ok(stopped),
             }
             rest = after;
         }
-        Ok(Handled::Committed {
+        Ok(Taken::Committed {
             next_retry: soonest,
         })
     }
@@ -109,7 +109,7 @@ impl<D: Database> Partition<D> {
         deliveries: &[Delivery],
         attempt: u32,
         failed: &mut usize,
-    ) -> Result<Result<Handled, HandleError>, Interruption> {
+    ) -> Result<Result<Taken, HandleError>, Interruption> {
         let nobodys = *failed;
         patiently::<D, _>(async || {
             *failed = nobodys;
@@ -126,19 +126,19 @@ impl<D: Database> Partition<D> {
         deliveries: &[Delivery],
         attempt: u32,
         failed: &mut usize,
-    ) -> Result<Handled, Trouble> {
+    ) -> Result<Taken, Trouble> {
         let mut session = self.store.begin().await?;
         let mut open = match self.admit(&mut session, fence, deliveries).await? {
             Admission::LeaseLost => {
                 session.rollback().await;
-                return Ok(Handled::LeaseLost);
+                return Ok(Taken::LeaseLost);
             }
             Admission::Admitted { fresh, held } => Open::new(fresh, held),
         };
         crash_point!("consume.admitted");
         if let Some(overflow) = self.overflow(&mut session, &open.held).await? {
             session.rollback().await;
-            return Ok(Handled::Overflow(overflow));
+            return Ok(Taken::Overflow(overflow));
         }
         let mut tx = Tx::new(&mut *session, &self.outbox, Context::default());
         for (index, delivery) in deliveries.iter().enumerate() {
@@ -163,7 +163,7 @@ impl<D: Database> Partition<D> {
         self.note(open.handled, open.duplicates, &open.aside);
         self.acknowledge(subscription, deliveries, &tags).await?;
         crash_point!("consume.acknowledged");
-        Ok(Handled::Committed { next_retry })
+        Ok(Taken::Committed { next_retry })
     }
 
     pub(super) async fn admit(

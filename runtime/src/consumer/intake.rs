@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::batch::Handled;
+use super::batch::Taken;
 use super::disturbance::Interruption;
 use super::due::DueRun;
 use super::overflow::Overflow;
@@ -124,7 +124,7 @@ impl<D: Database> Partition<D> {
                 .handle_apart(&lease.fence(), subscription, deliveries, suspicious)
                 .await
             {
-                Ok(Handled::Committed { next_retry }) => {
+                Ok(Taken::Committed { next_retry }) => {
                     if failures > 0 {
                         life.recovered();
                     }
@@ -133,11 +133,11 @@ impl<D: Database> Partition<D> {
                     }
                     return Ok(Ok(next_retry));
                 }
-                Ok(Handled::LeaseLost) => {
+                Ok(Taken::LeaseLost) => {
                     lease.lost();
                     return Ok(Err(End::GivenUp));
                 }
-                Ok(Handled::Overflow(overflow)) => return Ok(Err(End::Overflow(overflow))),
+                Ok(Taken::Overflow(overflow)) => return Ok(Err(End::Overflow(overflow))),
                 Err(Interruption::Broker(error)) => return Err(error),
                 Err(Interruption::Database(error)) => {
                     failures += 1;

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use super::HandleError;
 use super::aside::{Aside, Death};
-use super::batch::{Handled, message_id};
+use super::batch::{Taken, message_id};
 use super::disturbance::Interruption;
 use super::partition::Partition;
 use super::verdict::Verdict;
@@ -22,7 +22,7 @@ impl<D: Database> Partition<D> {
         subscription: &mut dyn Subscription<D>,
         delivery: &Delivery,
         mut failed: Option<HandleError>,
-    ) -> Result<Handled, Interruption> {
+    ) -> Result<Taken, Interruption> {
         let one = std::slice::from_ref(delivery);
         let envelope = match &delivery.message {
             Ok(envelope) => envelope,
@@ -122,12 +122,12 @@ impl<D: Database> Partition<D> {
         subscription: &mut dyn Subscription<D>,
         delivery: &Delivery,
         mut aside: Aside,
-    ) -> Result<Handled, Interruption> {
+    ) -> Result<Taken, Interruption> {
         let one = std::slice::from_ref(delivery);
         let mut session = self.store.begin().await?;
         let Admission::Admitted { fresh, .. } = self.admit(&mut session, fence, one).await? else {
             session.rollback().await;
-            return Ok(Handled::LeaseLost);
+            return Ok(Taken::LeaseLost);
         };
         if message_id(delivery).is_some_and(|id| !fresh.contains(&id)) {
             // Another owner has settled it meanwhile.
@@ -141,6 +141,6 @@ impl<D: Database> Partition<D> {
         crash_point!("consume.held");
         self.note(0, 0, &aside);
         self.acknowledge(subscription, one, &[delivery.tag]).await?;
-        Ok(Handled::Committed { next_retry })
+        Ok(Taken::Committed { next_retry })
     }
 }

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::aside::Aside;
-use super::batch::{Handled, earlier, key, message_id, tags};
+use super::batch::{Taken, earlier, key, message_id, tags};
 use super::disturbance::Interruption;
 use super::partition::Partition;
 use crate::broker::{Delivery, Subscription};
@@ -50,19 +50,19 @@ impl<D: Database> Partition<D> {
         subscription: &mut dyn Subscription<D>,
         deliveries: &[Delivery],
         all: bool,
-    ) -> Result<Handled, Interruption> {
+    ) -> Result<Taken, Interruption> {
         let Some(Apart { suspects, others }) = apart(deliveries, all) else {
             return self.handle(fence, subscription, deliveries).await;
         };
         let moved = match self.move_suspects(fence, subscription, &suspects).await? {
-            Handled::Committed { next_retry } => next_retry,
+            Taken::Committed { next_retry } => next_retry,
             stopped => return Ok(stopped),
         };
         if others.is_empty() {
-            return Ok(Handled::Committed { next_retry: moved });
+            return Ok(Taken::Committed { next_retry: moved });
         }
         match self.handle(fence, subscription, &others).await? {
-            Handled::Committed { next_retry } => Ok(Handled::Committed {
+            Taken::Committed { next_retry } => Ok(Taken::Committed {
                 next_retry: earlier(moved, next_retry),
             }),
             stopped => Ok(stopped),
@@ -77,18 +77,18 @@ impl<D: Database> Partition<D> {
         fence: &Fence,
         subscription: &mut dyn Subscription<D>,
         suspects: &[Delivery],
-    ) -> Result<Handled, Interruption> {
+    ) -> Result<Taken, Interruption> {
         let mut session = self.store.begin().await?;
         let (mut fresh, mut held) = match self.admit(&mut session, fence, suspects).await? {
             Admission::LeaseLost => {
                 session.rollback().await;
-                return Ok(Handled::LeaseLost);
+                return Ok(Taken::LeaseLost);
             }
             Admission::Admitted { fresh, held } => (fresh, held),
         };
         if let Some(overflow) = self.overflow(&mut session, &held).await? {
             session.rollback().await;
-            return Ok(Handled::Overflow(overflow));
+            return Ok(Taken::Overflow(overflow));
         }
         let (mut aside, mut duplicates) = (Aside::default(), 0);
         for delivery in suspects {
@@ -125,7 +125,7 @@ impl<D: Database> Partition<D> {
         );
         self.note(0, duplicates, &aside);
         self.acknowledge(subscription, suspects, &tags).await?;
-        Ok(Handled::Committed { next_retry })
+        Ok(Taken::Committed { next_retry })
     }
 }
 

@@ -38,12 +38,12 @@ pub enum Decodes {
 }
 
 /// What is known of handlers: of this process, and of those that announced theirs.
-pub(super) struct Handlers<'w, D: Database> {
+pub(super) struct KnownHandlers<'w, D: Database> {
     wiring: Option<&'w Wiring<D>>,
     announced: HashMap<(String, String), (u32, OffsetDateTime)>,
 }
 
-impl<'w, D: Database> Handlers<'w, D> {
+impl<'w, D: Database> KnownHandlers<'w, D> {
     pub(super) fn new(wiring: Option<&'w Wiring<D>>, announced: Vec<HandledType>) -> Self {
         let announced = announced
             .into_iter()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-use super::check::Handlers;
+use super::check::KnownHandlers;
 use super::{Decodes, HandlerPresence, Operator, OperatorError};
 use crate::operations::replay::parse_again;
 use crate::store::{
@@ -112,7 +112,7 @@ impl<D: Database> Operator<D> {
             })
             .await?;
         let mut tally = Tally {
-            handlers: Handlers::new(self.wiring.as_ref(), announced),
+            handlers: KnownHandlers::new(self.wiring.as_ref(), announced),
             forgotten_before: before(now, self.inbox_retention),
             hashes: RandomState::new(),
             distinct: HashSet::new(),
@@ -152,7 +152,7 @@ fn before(now: OffsetDateTime, long: Duration) -> OffsetDateTime {
 }
 
 struct Tally<'w, D: Database> {
-    handlers: Handlers<'w, D>,
+    handlers: KnownHandlers<'w, D>,
     forgotten_before: OffsetDateTime,
     /// Keys are counted by their hashes: a selection may have millions.
     hashes: RandomState,

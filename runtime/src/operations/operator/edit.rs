@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::act::expect_dead;
-use super::check::Handlers;
+use super::check::KnownHandlers;
 use super::operator::{Deed, check_reason};
 use super::{Decodes, Operator, OperatorError};
 use crate::message::RawMessage;
@@ -136,7 +136,7 @@ impl<D: Database> Operator<D> {
             let reason = "the edit changes nothing".to_owned();
             return Err(OperatorError::argument("payload", reason));
         }
-        let handlers = Handlers::new(self.wiring.as_ref(), announced);
+        let handlers = KnownHandlers::new(self.wiring.as_ref(), announced);
         // On its way to the broker nobody has failed to decode it; but what calls itself JSON shall
         // be JSON there too.
         let origin: &Origin = &letter.origin;

@@ -93,7 +93,7 @@ async fn a_backlog_is_listed_in_a_hundred_columns<D: TestDatabase>() {
     );
     let status = cli.done(&["status"]).await;
     assert!(
-        status.contains("effects") && status.contains("1 dead letters"),
+        status.contains("effects") && status.contains("; 1 dead letter\n"),
         "{status}"
     );
     let status = cli.json(&["status"]).await;

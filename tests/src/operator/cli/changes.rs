@@ -317,7 +317,7 @@ async fn a_letter_is_recalled<D: TestDatabase>() {
     let asked = cli.run(&because(&recall)).await;
     assert_eq!(asked.code, 3, "{asked:?}");
     assert!(
-        asked.stdout.contains("would recall 1 letters; 2 wait"),
+        asked.stdout.contains("would recall 1 letter; 2 wait"),
         "{asked:?}"
     );
     let done = cli.json(&yes(&recall)).await;
@@ -339,7 +339,7 @@ async fn a_letter_is_recalled<D: TestDatabase>() {
     let done = cli
         .done(&yes(&["dead-letters", "recall", "--key", "k0"]))
         .await;
-    assert_eq!(done.lines().last(), Some("1 letters recalled"), "{done}");
+    assert_eq!(done.lines().last(), Some("1 letter recalled"), "{done}");
 }
 
 async fn a_dry_run_says_how_long_ago_a_handler_was_announced<D: TestDatabase>() {

@@ -8,6 +8,7 @@ use crate::confirm::confirmed;
 use crate::exit::Failed;
 use crate::flags::{EndFlags, Selected};
 use crate::print::json;
+use crate::print::text::counted;
 use crate::tell;
 
 /// Letters that are shown before they are changed, at most.
@@ -71,8 +72,8 @@ pub(crate) async fn end<D: Database>(
                 0 => String::new(),
                 more => format!("… {more} more\n"),
             };
-            let count = letters.len();
-            format!("would {verb} {count} letters; {behind} wait behind them\n\n{shown}{more}")
+            let count = counted(letters.len() as u64, "letter");
+            format!("would {verb} {count}; {behind} wait behind\n\n{shown}{more}")
         }
     };
     if !confirmed(&flags.deed, as_json, &plan).await? {
@@ -89,9 +90,9 @@ pub(crate) async fn end<D: Database>(
         };
         if ended.is_err() && chunk > 0 {
             let (before, done) = (chunk * IDS_MAX, end.done());
+            let all = counted(ids.len() as u64, "letter");
             tell(&format!(
-                "posta: {before} of {} letters {done}, then it broke off\n",
-                ids.len()
+                "posta: {before} of {all} {done}, then it broke off\n"
             ));
         }
         ended?;
@@ -101,7 +102,7 @@ pub(crate) async fn end<D: Database>(
             let ids: Value = ids.iter().map(|id| id.0).collect();
             json::line(&json!({"action": verb, "letters": ids}))
         }
-        false => format!("{} letters {}\n", ids.len(), end.done()),
+        false => format!("{} {}\n", counted(ids.len() as u64, "letter"), end.done()),
     })
 }
 

@@ -11,6 +11,7 @@ use crate::flags::RedispatchFlags;
 use crate::moment::{rfc3339, seconds};
 use crate::print::json;
 use crate::print::table::{number, table, text};
+use crate::print::text::counted;
 use crate::tell;
 
 /// Sends kept rows again.
@@ -48,9 +49,9 @@ pub(crate) async fn redispatch<D: Database>(
         }
         false => {
             let mut plan = format!(
-                "{} rows of {} keys, dispatched before {}, would go out again\n",
-                preview.rows,
-                preview.keys,
+                "{} of {}, dispatched before {}, would go out again\n",
+                counted(preview.rows, "row"),
+                counted(preview.keys, "key"),
                 seconds(cut_off)
             );
             if !preview.lacking.is_empty() {
@@ -80,7 +81,7 @@ pub(crate) async fn redispatch<D: Database>(
     let rows = redispatch
         .finish(|rows| {
             if watched {
-                tell(&format!("\r{rows} of {} rows", preview.rows));
+                tell(&format!("\r{rows} of {}", counted(preview.rows, "row")));
             }
         })
         .await;
@@ -91,7 +92,7 @@ pub(crate) async fn redispatch<D: Database>(
     broken_off.took_place = true;
     Ok(match as_json {
         true => json::line(&json!({"action": "redispatch", "rows": rows})),
-        false => format!("{rows} rows are in the outbox again\n"),
+        false => format!("in the outbox again: {}\n", counted(rows, "row")),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::exit::Failed;
 use crate::flags::ReplayFlags;
 use crate::moment::ago;
 use crate::print::table::{number, table, text, whole};
-use crate::print::text::{cut, printable};
+use crate::print::text::{counted, cut, printable};
 use crate::print::{COLUMNS, json, or_dash, origin};
 
 /// Keys and doubts that a dry run shows to people, at most.
@@ -62,8 +62,9 @@ pub(crate) async fn replay<D: Database>(
     Ok(match as_json {
         true => json::line(&json!({"action": "begin-run", "run": run.0, "letters": letters})),
         false => format!(
-            "replay run {run} has {letters} letters; the running services carry it out: \
-             posta replay-runs show {run}\n"
+            "replay run {run} has {}; the running services carry it out: \
+             posta replay-runs show {run}\n",
+            counted(letters, "letter")
         ),
     })
 }
@@ -92,8 +93,11 @@ fn presence(handler: &HandlerPresence, now: OffsetDateTime) -> String {
 
 fn text_of(found: &DryRun, now: OffsetDateTime) -> String {
     let mut answer = format!(
-        "{} letters of {} keys, {} without a key; {} more wait behind them\n",
-        found.letters, found.keys_total, found.without_key, found.successors
+        "{} of {}, {} without a key; {} more wait behind\n",
+        counted(found.letters, "letter"),
+        counted(found.keys_total, "key"),
+        found.without_key,
+        found.successors
     );
     let rows: Vec<Vec<String>> = found
         .types

@@ -7,6 +7,7 @@ use crate::moment::span;
 use crate::print::fields::Fields;
 use crate::print::json;
 use crate::print::table::{number, table, text};
+use crate::print::text::counted;
 
 /// What waits, what is on hold, what is dead.
 pub(crate) async fn status<D: Database>(
@@ -27,8 +28,11 @@ pub(crate) async fn status<D: Database>(
         .add(
             "outbox",
             format!(
-                "{} waiting{oldest}; {} on hold; {} keys parked; {} dead letters",
-                outbox.rows, outbox.held, outbox.parked, overview.dispatch_dead_letters
+                "{} waiting{oldest}; {} on hold; {} parked; {}",
+                outbox.rows,
+                outbox.held,
+                counted(outbox.parked, "key"),
+                counted(overview.dispatch_dead_letters, "dead letter")
             ),
         )
         .add("scheduled", overview.scheduled.to_string());

@@ -36,6 +36,14 @@ fn unsafe_for_terminals(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
+/// `1 letter`, `2 letters`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
 /// How many columns a text takes, at most: as terminals have it that know no sequences.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
