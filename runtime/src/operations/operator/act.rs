@@ -1,9 +1,9 @@
-use super::operator::{Deed, IDS_MAX, check_reason};
+use super::operator::{Deed, EVERY_STATE, IDS_MAX, check_reason};
 use super::{Operator, OperatorError};
-use crate::operations::replay::{Readmission, readmit, recall};
+use crate::operations::replay::{Readmission, end_recall, readmit, take_row};
 use crate::store::{
-    Database, DeadLetter, DeadLetterStore, LetterChange, LetterId, LetterState, Origin,
-    OutboxStore, Recall, RetryStore,
+    Database, DeadLetter, DeadLetterStore, LetterChange, LetterFilter, LetterId, LetterState,
+    Origin, OutboxStore, Recall, RetryStore,
 };
 
 impl<D: Database> Operator<D> {
@@ -85,15 +85,38 @@ impl<D: Database> Operator<D> {
         let letters = named(letters)?;
         let store = &self.store;
         self.transact(async |connection| {
-            let found = store.lock_letters(connection, &letters).await?;
-            check_all(&letters, &found, LetterChange::Recall)?;
-            for letter in &found {
-                let details = match (recall(store, connection, letter).await?, letter.parked) {
-                    (Recall::Running, _) => return Err(OperatorError::AtIt(letter.id)),
-                    (Recall::Back, true) => "its key waits for it again",
+            // Rows before letters, as who handles them has it: a handler's transaction has the letter
+            // too, from its beginning to its end, and is not waited for.
+            let filter = LetterFilter {
+                ids: letters.clone(),
+                states: EVERY_STATE.to_vec(),
+                ..LetterFilter::default()
+            };
+            let seen = store.letters(connection, &filter, None, IDS_MAX).await?;
+            check_all(&letters, &seen, LetterChange::Recall)?;
+            let mut taken = Vec::with_capacity(seen.len());
+            for letter in &seen {
+                match take_row(store, connection, letter).await? {
+                    Recall::Running => return Err(OperatorError::AtIt(letter.id)),
+                    found => taken.push(found),
+                }
+            }
+            let locked = store.lock_letters(connection, &letters).await?;
+            check_all(&letters, &locked, LetterChange::Recall)?;
+            for (letter, mut found) in locked.iter().zip(taken) {
+                if found == Recall::Gone {
+                    // It may have died and been replayed again, before it was locked.
+                    found = take_row(store, connection, letter).await?;
+                }
+                if found == Recall::Running {
+                    return Err(OperatorError::AtIt(letter.id));
+                }
+                end_recall(store, connection, letter, found).await?;
+                let details = match (found, letter.parked) {
                     (Recall::Gone, true) => "its row was gone; its key goes on",
-                    (Recall::Back, false) => "",
                     (Recall::Gone, false) => "its row was gone",
+                    (_, true) => "its key waits for it again",
+                    (_, false) => "",
                 };
                 let deed = Deed {
                     action: "recall",

@@ -38,6 +38,6 @@ mod step;
 
 pub(crate) use pace::Pace;
 pub(crate) use readmission::{Readmission, parse_again, readmit};
-pub(crate) use recall::recall;
+pub(crate) use recall::{end_recall, recall, take_row};
 pub(crate) use replayer::Replayer;
 pub(crate) use step::{Stepped, step};

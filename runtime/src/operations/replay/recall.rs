@@ -8,24 +8,42 @@ pub(crate) async fn recall<S: Store>(
     connection: &mut ConnectionOf<S>,
     letter: &DeadLetter,
 ) -> Result<Recall, StoreError> {
-    let found = match &letter.origin {
-        Origin::Dispatch => store.recall(connection, letter.id, letter.parked).await?,
+    let found = take_row(store, connection, letter).await?;
+    if found != Recall::Running {
+        end_recall(store, connection, letter, found).await?;
+    }
+    Ok(found)
+}
+
+/// The first half: takes its row back. Waits for nobody.
+pub(crate) async fn take_row<S: Store>(
+    store: &S,
+    connection: &mut ConnectionOf<S>,
+    letter: &DeadLetter,
+) -> Result<Recall, StoreError> {
+    match &letter.origin {
+        Origin::Dispatch => store.recall(connection, letter.id, letter.parked).await,
         Origin::Consumer(consumer) => {
             store
                 .recall_held(connection, consumer, letter.id, letter.parked)
-                .await?
+                .await
         }
-    };
-    if found == Recall::Running {
-        return Ok(found);
     }
+}
+
+/// The second half: makes the letter, which is locked and replaying, dead again.
+pub(crate) async fn end_recall<S: Store>(
+    store: &S,
+    connection: &mut ConnectionOf<S>,
+    letter: &DeadLetter,
+    found: Recall,
+) -> Result<(), StoreError> {
     change(store, connection, letter, LetterChange::Recall).await?;
     if found == Recall::Gone && letter.parked {
         // The place went with the row.
         change(store, connection, letter, LetterChange::Skip).await?;
     }
-    store.leave_recalled(connection, letter.id).await?;
-    Ok(found)
+    store.leave_recalled(connection, letter.id).await
 }
 
 async fn change<S: Store>(
