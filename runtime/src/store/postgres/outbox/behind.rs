@@ -19,6 +19,7 @@ use diesel::sql_types::{Array, BigInt, SmallInt, Text};
 use diesel_async::AsyncPgConnection;
 
 use super::numbers;
+use super::texts::before;
 use crate::message::Slot;
 use crate::store::StoreError;
 use crate::store::postgres::PostgresStore;
@@ -47,10 +48,13 @@ pub(in crate::store::postgres) use behind;
 /// Whether the key of a row `o` waits so long that it is worth the while to move the row.
 macro_rules! waits {
     () => {
-        "EXISTS (
-        SELECT FROM {posta}outbox h
-        WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
+        concat!(
+            "EXISTS (
+        SELECT ",
+            before!("h", "o"),
+            "
           AND h.held_until > statement_timestamp() + interval '5 seconds' OFFSET 0)"
+        )
     };
 }
 
@@ -96,13 +100,15 @@ macro_rules! first_behind {
 
 statements!(BehindTexts {
     // The lanes whose fronts are full of rows that wait. A lane without a long hold is not looked
-    // at.
+    // at; the order keeps that to `outbox_due`, also where the planner thinks that all rows are of
+    // one lane.
     crowded = concat!("
 WITH lane AS MATERIALIZED (
     SELECT l.slot FROM unnest($1::smallint[]) AS l (slot)
     WHERE EXISTS (
         SELECT FROM {posta}outbox h
-        WHERE h.slot = l.slot AND h.held_until > statement_timestamp() + interval '5 seconds' OFFSET 0)
+        WHERE h.slot = l.slot AND h.held_until > statement_timestamp() + interval '5 seconds'
+        ORDER BY h.held_until LIMIT 1 OFFSET 0)
 )
 SELECT lane.slot
 FROM lane CROSS JOIN LATERAL (
@@ -151,9 +157,9 @@ WITH RECURSIVE waiting AS (
 ), free AS MATERIALIZED (
     SELECT w.slot, w.ordering_key FROM waiting w
     WHERE NOT EXISTS (
-        SELECT FROM {posta}outbox h
-        WHERE h.slot = w.slot AND h.ordering_key = w.ordering_key AND h.position < w.position
-          AND h.held_until IS NOT NULL OFFSET 0)
+        SELECT ", before!("h", "w"), "
+          AND h.held_until IS NOT NULL
+        OFFSET 0)
 ), here AS MATERIALIZED (
     ", first_behind!("free", "$2"), "
 ), moved AS (

@@ -1,6 +1,45 @@
 use super::behind::behind;
 use crate::store::postgres::statement::{never, statements};
 
+/// Failed rows `h` of the key of a row `o`, before it.
+///
+/// That the key is in a range of itself says nothing new but to the planner, which then thinks such
+/// rows rare: where it believes that most rows are on hold, and of few keys, it would look for the
+/// first one by position, through all of the table.
+macro_rules! before {
+    ($h:literal, $o:literal) => {
+        concat!(
+            "FROM {posta}outbox ",
+            $h,
+            "
+                   WHERE ",
+            $h,
+            ".slot = ",
+            $o,
+            ".slot AND ",
+            $h,
+            ".ordering_key = ",
+            $o,
+            ".ordering_key
+                     AND ",
+            $h,
+            ".position < ",
+            $o,
+            ".position
+                     AND ",
+            $h,
+            ".ordering_key >= ",
+            $o,
+            ".ordering_key AND ",
+            $h,
+            ".ordering_key <= ",
+            $o,
+            ".ordering_key"
+        )
+    };
+}
+pub(super) use before;
+
 /// Rows that leave, as they are returned: with the key of one that others may have waited for.
 macro_rules! gone {
     ($row:literal) => {
@@ -47,9 +86,9 @@ macro_rules! first_rows {
              WHERE o.slot = ", $lane, ".slot AND o.held_until IS NULL AND o.position + 0 > ", $after, "
                AND o.position NOT IN (SELECT unnest($2::bigint[]))
                AND NOT EXISTS (
-                   SELECT FROM {posta}outbox h
-                   WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                     AND h.held_until IS NOT NULL AND h.position NOT IN (SELECT position FROM over) OFFSET 0)
+                   SELECT ", before!("h", "o"), "
+                     AND h.held_until IS NOT NULL AND h.position NOT IN (SELECT position FROM over)
+                   OFFSET 0)
              ORDER BY o.position + 0
              LIMIT ", $limit, ")
             UNION ALL
@@ -81,8 +120,8 @@ statements!(OutboxTexts {
     // many is told in `behind`, whose rows are like failed ones here.
     //
     // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting`
-    // has. OFFSET 0 keeps an EXISTS a lookup for each row; the other ways are quick only while few
-    // rows are on hold. The rows in flight are a hashed subplan (NOT IN). Payloads are fetched
+    // has. `before!` and OFFSET 0 keep an EXISTS a lookup by key for each row; the other ways are
+    // quick only while few rows are on hold. The rows in flight are a hashed subplan (NOT IN). Payloads are fetched
     // last, for the rows chosen.
     //
     // statement_timestamp() is one instant for the whole statement, moves on within a transaction,
@@ -99,9 +138,9 @@ WITH lane AS MATERIALIZED (
         WHERE o.slot = lane.slot AND o.held_until <= statement_timestamp()
           AND o.position NOT IN (SELECT unnest($2::bigint[]))
           AND NOT EXISTS (
-              SELECT FROM {posta}outbox h
-              WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                AND h.held_until IS NOT NULL OFFSET 0)
+              SELECT ", before!("h", "o"), "
+                AND h.held_until IS NOT NULL
+              OFFSET 0)
         ORDER BY o.held_until, o.position
         LIMIT lane.share
     ) o
