@@ -96,13 +96,15 @@ macro_rules! first_behind {
 
 statements!(BehindTexts {
     // The lanes whose fronts are full of rows that wait. A lane without a long hold is not looked
-    // at.
+    // at; the order keeps that to `outbox_due`, also where the planner thinks that all rows are of
+    // one lane.
     crowded = concat!("
 WITH lane AS MATERIALIZED (
     SELECT l.slot FROM unnest($1::smallint[]) AS l (slot)
     WHERE EXISTS (
         SELECT FROM {posta}outbox h
-        WHERE h.slot = l.slot AND h.held_until > statement_timestamp() + interval '5 seconds' OFFSET 0)
+        WHERE h.slot = l.slot AND h.held_until > statement_timestamp() + interval '5 seconds'
+        ORDER BY h.held_until LIMIT 1 OFFSET 0)
 )
 SELECT lane.slot
 FROM lane CROSS JOIN LATERAL (
