@@ -78,6 +78,8 @@ async fn a_poll_does_not_walk_over_what_waits_behind_parked_rows() {
         for _ in 0..20 {
             poll(&store).await;
         }
+        // As the planner knows them now, nearly all are on hold, and maybe of one lane.
+        run(&guard.url(), &format!("ANALYZE {name}.outbox")).await;
         let mut connection = guard.connection().await;
         let read = format!(
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
@@ -101,6 +103,42 @@ async fn a_poll_does_not_walk_over_what_waits_behind_parked_rows() {
             "{read} rows were read, with {keys} parked keys"
         );
     }
+}
+
+/// The planner knows that there are two keys, and not that one has all the rows on hold.
+#[tokio::test]
+async fn the_backlog_of_a_key_beside_a_parked_one_is_looked_up_by_key() {
+    let (guard, store) = migrated().await;
+    let name = store.tables().name().to_owned();
+    run(
+        &guard.url(),
+        &format!(
+            "INSERT INTO {name}.outbox (message_type, ordering_key, payload, attempts, held_until, last_error, parked, dead_letter)
+             VALUES ('a.b', 'k', '', 1, {NEVER}, 'dead', true, 1);
+             INSERT INTO {name}.outbox (message_type, ordering_key, payload, attempts, held_until, last_error)
+             SELECT 'a.b', 'k', '', 1, timestamptz '9999-12-30 00:00:00+00', 'behind' FROM generate_series(1, 5000);
+             INSERT INTO {name}.outbox (message_type, ordering_key, payload)
+             SELECT 'a.b', 'other', '' FROM generate_series(1, 10000);
+             ANALYZE {name}.outbox"
+        ),
+    )
+    .await;
+    let mut connection = guard.connection().await;
+    let read = format!(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
+         WHERE schemaname = '{name}' AND relname = 'outbox'"
+    );
+    becomes(&mut connection, SESSIONS, 0).await;
+    let before = number(&mut connection, &read).await;
+    let mut session = store.begin().await.unwrap();
+    let lanes: Vec<Slot> = Slot::all().collect();
+    let rows = store.pending(&mut session, &lanes, &[], 100).await.unwrap();
+    assert_eq!(rows.len(), 100);
+    session.commit().await.unwrap();
+    drop(store);
+    becomes(&mut connection, SESSIONS, 0).await;
+    let read = number(&mut connection, &read).await - before;
+    assert!(read < 2_000, "{read} rows were read for 100");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use diesel::sql_types::{Array, BigInt, SmallInt, Text};
 use diesel_async::AsyncPgConnection;
 
 use super::numbers;
+use super::texts::{before, in_order};
 use crate::message::Slot;
 use crate::store::StoreError;
 use crate::store::postgres::PostgresStore;
@@ -47,10 +48,16 @@ pub(in crate::store::postgres) use behind;
 /// Whether the key of a row `o` waits so long that it is worth the while to move the row.
 macro_rules! waits {
     () => {
-        "EXISTS (
-        SELECT FROM {posta}outbox h
-        WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-          AND h.held_until > statement_timestamp() + interval '5 seconds' OFFSET 0)"
+        concat!(
+            "EXISTS (
+        SELECT ",
+            before!("h", "o"),
+            "
+          AND h.held_until IS NOT NULL AND h.held_until > statement_timestamp() + interval '5 seconds'
+        ",
+            in_order!("h"),
+            ")"
+        )
     };
 }
 
@@ -153,9 +160,9 @@ WITH RECURSIVE waiting AS (
 ), free AS MATERIALIZED (
     SELECT w.slot, w.ordering_key FROM waiting w
     WHERE NOT EXISTS (
-        SELECT FROM {posta}outbox h
-        WHERE h.slot = w.slot AND h.ordering_key = w.ordering_key AND h.position < w.position
-          AND h.held_until IS NOT NULL OFFSET 0)
+        SELECT ", before!("h", "w"), "
+          AND h.held_until IS NOT NULL
+        ", in_order!("h"), ")
 ), here AS MATERIALIZED (
     ", first_behind!("free", "$2"), "
 ), moved AS (

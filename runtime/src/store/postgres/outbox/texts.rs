@@ -1,6 +1,63 @@
 use super::behind::behind;
 use crate::store::postgres::statement::{never, statements};
 
+/// Failed rows `h` of the key of a row `o`, before it. As a range, and in its order, that only
+/// `outbox_held` has: were it three conditions, a planner that believes of most rows that they are
+/// on hold would look for the first by position, through all of the table.
+macro_rules! before {
+    ($h:literal, $o:literal) => {
+        concat!(
+            "FROM {posta}outbox ",
+            $h,
+            "
+                   WHERE (",
+            $h,
+            ".slot, ",
+            $h,
+            ".ordering_key, ",
+            $h,
+            ".position) >= (",
+            $o,
+            ".slot, ",
+            $o,
+            ".ordering_key, 0)
+                     AND (",
+            $h,
+            ".slot, ",
+            $h,
+            ".ordering_key, ",
+            $h,
+            ".position) < (",
+            $o,
+            ".slot, ",
+            $o,
+            ".ordering_key, ",
+            $o,
+            ".position)
+                     AND ",
+            $h,
+            ".ordering_key IS NOT NULL"
+        )
+    };
+}
+pub(super) use before;
+
+/// Ends an EXISTS over [`before`]; OFFSET 0 keeps it a lookup, and its order.
+macro_rules! in_order {
+    ($h:literal) => {
+        concat!(
+            "ORDER BY ",
+            $h,
+            ".slot, ",
+            $h,
+            ".ordering_key, ",
+            $h,
+            ".position LIMIT 1 OFFSET 0"
+        )
+    };
+}
+pub(super) use in_order;
+
 /// Rows that leave, as they are returned: with the key of one that others may have waited for.
 macro_rules! gone {
     ($row:literal) => {
@@ -47,9 +104,9 @@ macro_rules! first_rows {
              WHERE o.slot = ", $lane, ".slot AND o.held_until IS NULL AND o.position + 0 > ", $after, "
                AND o.position NOT IN (SELECT unnest($2::bigint[]))
                AND NOT EXISTS (
-                   SELECT FROM {posta}outbox h
-                   WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                     AND h.held_until IS NOT NULL AND h.position NOT IN (SELECT position FROM over) OFFSET 0)
+                   SELECT ", before!("h", "o"), "
+                     AND h.held_until IS NOT NULL AND h.position NOT IN (SELECT position FROM over)
+                   ", in_order!("h"), ")
              ORDER BY o.position + 0
              LIMIT ", $limit, ")
             UNION ALL
@@ -81,8 +138,8 @@ statements!(OutboxTexts {
     // many is told in `behind`, whose rows are like failed ones here.
     //
     // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting`
-    // has. OFFSET 0 keeps an EXISTS a lookup for each row; the other ways are quick only while few
-    // rows are on hold. The rows in flight are a hashed subplan (NOT IN). Payloads are fetched
+    // has. `before!` and `in_order!` keep an EXISTS a lookup by key for each row; the other ways are
+    // quick only while few rows are on hold. The rows in flight are a hashed subplan (NOT IN). Payloads are fetched
     // last, for the rows chosen.
     //
     // statement_timestamp() is one instant for the whole statement, moves on within a transaction,
@@ -99,9 +156,9 @@ WITH lane AS MATERIALIZED (
         WHERE o.slot = lane.slot AND o.held_until <= statement_timestamp()
           AND o.position NOT IN (SELECT unnest($2::bigint[]))
           AND NOT EXISTS (
-              SELECT FROM {posta}outbox h
-              WHERE h.slot = o.slot AND h.ordering_key = o.ordering_key AND h.position < o.position
-                AND h.held_until IS NOT NULL OFFSET 0)
+              SELECT ", before!("h", "o"), "
+                AND h.held_until IS NOT NULL
+              ", in_order!("h"), ")
         ORDER BY o.held_until, o.position
         LIMIT lane.share
     ) o
