@@ -128,7 +128,11 @@ async fn the_backlog_of_a_key_beside_a_parked_one_is_looked_up_by_key() {
         "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
          WHERE schemaname = '{name}' AND relname = 'outbox'"
     );
+    // A connection that is closed has told what it read.
+    let tables = store.tables().clone();
+    drop(store);
     becomes(&mut connection, SESSIONS, 0).await;
+    let store = again(&guard.url(), tables);
     let before = number(&mut connection, &read).await;
     let mut session = store.begin().await.unwrap();
     let lanes: Vec<Slot> = Slot::all().collect();

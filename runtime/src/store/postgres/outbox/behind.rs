@@ -19,7 +19,7 @@ use diesel::sql_types::{Array, BigInt, SmallInt, Text};
 use diesel_async::AsyncPgConnection;
 
 use super::numbers;
-use super::texts::{before, in_order};
+use super::texts::before;
 use crate::message::Slot;
 use crate::store::StoreError;
 use crate::store::postgres::PostgresStore;
@@ -53,10 +53,7 @@ macro_rules! waits {
         SELECT ",
             before!("h", "o"),
             "
-          AND h.held_until IS NOT NULL AND h.held_until > statement_timestamp() + interval '5 seconds'
-        ",
-            in_order!("h"),
-            ")"
+          AND h.held_until > statement_timestamp() + interval '5 seconds' OFFSET 0)"
         )
     };
 }
@@ -162,7 +159,7 @@ WITH RECURSIVE waiting AS (
     WHERE NOT EXISTS (
         SELECT ", before!("h", "w"), "
           AND h.held_until IS NOT NULL
-        ", in_order!("h"), ")
+        OFFSET 0)
 ), here AS MATERIALIZED (
     ", first_behind!("free", "$2"), "
 ), moved AS (

@@ -1,62 +1,44 @@
 use super::behind::behind;
 use crate::store::postgres::statement::{never, statements};
 
-/// Failed rows `h` of the key of a row `o`, before it. As a range, and in its order, that only
-/// `outbox_held` has: were it three conditions, a planner that believes of most rows that they are
-/// on hold would look for the first by position, through all of the table.
+/// Failed rows `h` of the key of a row `o`, before it.
+///
+/// That the key is in a range of itself says nothing new but to the planner, which then thinks such
+/// rows rare: where it believes that most rows are on hold, and of few keys, it would look for the
+/// first one by position, through all of the table.
 macro_rules! before {
     ($h:literal, $o:literal) => {
         concat!(
             "FROM {posta}outbox ",
             $h,
             "
-                   WHERE (",
+                   WHERE ",
             $h,
-            ".slot, ",
-            $h,
-            ".ordering_key, ",
-            $h,
-            ".position) >= (",
+            ".slot = ",
             $o,
-            ".slot, ",
-            $o,
-            ".ordering_key, 0)
-                     AND (",
+            ".slot AND ",
             $h,
-            ".slot, ",
-            $h,
-            ".ordering_key, ",
-            $h,
-            ".position) < (",
+            ".ordering_key = ",
             $o,
-            ".slot, ",
-            $o,
-            ".ordering_key, ",
-            $o,
-            ".position)
+            ".ordering_key
                      AND ",
             $h,
-            ".ordering_key IS NOT NULL"
+            ".position < ",
+            $o,
+            ".position
+                     AND ",
+            $h,
+            ".ordering_key >= ",
+            $o,
+            ".ordering_key AND ",
+            $h,
+            ".ordering_key <= ",
+            $o,
+            ".ordering_key"
         )
     };
 }
 pub(super) use before;
-
-/// Ends an EXISTS over [`before`]; OFFSET 0 keeps it a lookup, and its order.
-macro_rules! in_order {
-    ($h:literal) => {
-        concat!(
-            "ORDER BY ",
-            $h,
-            ".slot, ",
-            $h,
-            ".ordering_key, ",
-            $h,
-            ".position LIMIT 1 OFFSET 0"
-        )
-    };
-}
-pub(super) use in_order;
 
 /// Rows that leave, as they are returned: with the key of one that others may have waited for.
 macro_rules! gone {
@@ -106,7 +88,7 @@ macro_rules! first_rows {
                AND NOT EXISTS (
                    SELECT ", before!("h", "o"), "
                      AND h.held_until IS NOT NULL AND h.position NOT IN (SELECT position FROM over)
-                   ", in_order!("h"), ")
+                   OFFSET 0)
              ORDER BY o.position + 0
              LIMIT ", $limit, ")
             UNION ALL
@@ -138,7 +120,7 @@ statements!(OutboxTexts {
     // many is told in `behind`, whose rows are like failed ones here.
     //
     // Three things keep the planner to that. `position + 0` is an order that only `outbox_waiting`
-    // has. `before!` and `in_order!` keep an EXISTS a lookup by key for each row; the other ways are
+    // has. `before!` and OFFSET 0 keep an EXISTS a lookup by key for each row; the other ways are
     // quick only while few rows are on hold. The rows in flight are a hashed subplan (NOT IN). Payloads are fetched
     // last, for the rows chosen.
     //
@@ -158,7 +140,7 @@ WITH lane AS MATERIALIZED (
           AND NOT EXISTS (
               SELECT ", before!("h", "o"), "
                 AND h.held_until IS NOT NULL
-              ", in_order!("h"), ")
+              OFFSET 0)
         ORDER BY o.held_until, o.position
         LIMIT lane.share
     ) o
