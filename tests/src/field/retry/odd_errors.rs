@@ -14,7 +14,7 @@ use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until}
 on_every_combination!(an_error_that_cannot_be_told_fails_its_own_message_only);
 
 /// What a text of an error is stored of, at most.
-const STORED_BYTES: usize = 8 * 1024;
+const STORED_BYTES: usize = 64 * 1024;
 
 /// An error whose own code is wrong.
 #[derive(Debug)]
