@@ -2,7 +2,7 @@
 //! util-linux) makes the terminal.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -51,7 +51,9 @@ impl Drop for Folder {
     }
 }
 
-/// Runs a command in a terminal; returns its exit code and all that was on the screen.
+/// Runs a command in a terminal and types when it asks, if it does (what is typed before may be lost,
+/// and Ctrl-C is a signal to whoever is there by then); returns its exit code and all that was on
+/// the screen.
 fn in_terminal(command: &Command, folder: &Folder, editor: &str, typed: &[u8]) -> (i32, String) {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(
@@ -73,12 +75,24 @@ fn in_terminal(command: &Command, folder: &Folder, editor: &str, typed: &[u8]) -
         script.env(name, value.expect("a value"));
     }
     let mut script = script.spawn().expect("`script` of util-linux");
-    let mut terminal = script.stdin.take().expect("it is piped");
-    terminal.write_all(typed).expect("typing");
-    let output = script.wait_with_output().expect("its end");
-    drop(terminal);
-    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code().expect("it was not killed"), screen)
+    let mut keyboard = script.stdin.take().expect("it is piped");
+    let mut output = script.stdout.take().expect("it is piped");
+    let (mut screen, mut part, mut asked) = (Vec::new(), [0; 1024], false);
+    loop {
+        // A terminal without programs is an error on some systems, and an end on others.
+        let Ok(more @ 1..) = output.read(&mut part) else {
+            break;
+        };
+        screen.extend_from_slice(&part[..more]);
+        if !asked && String::from_utf8_lossy(&screen).contains("[y/N]") {
+            asked = true;
+            keyboard.write_all(typed).expect("typing");
+        }
+    }
+    let status = script.wait().expect("its end");
+    drop(keyboard);
+    let screen = String::from_utf8_lossy(&screen).into_owned();
+    (status.code().expect("it was not killed"), screen)
 }
 
 async fn revision<D: TestDatabase>(world: &World<D>, letter: LetterId) -> (u32, String) {
