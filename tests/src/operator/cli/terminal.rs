@@ -78,11 +78,7 @@ fn in_terminal(command: &Command, folder: &Folder, editor: &str, typed: &[u8]) -
     let mut keyboard = script.stdin.take().expect("it is piped");
     let mut output = script.stdout.take().expect("it is piped");
     let (mut screen, mut part, mut asked) = (Vec::new(), [0; 1024], false);
-    loop {
-        // A terminal without programs is an error on some systems, and an end on others.
-        let Ok(more @ 1..) = output.read(&mut part) else {
-            break;
-        };
+    while let Ok(more @ 1..) = output.read(&mut part) {
         screen.extend_from_slice(&part[..more]);
         if !asked && String::from_utf8_lossy(&screen).contains("[y/N]") {
             asked = true;
