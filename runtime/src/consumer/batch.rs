@@ -5,7 +5,6 @@ use super::HandleError;
 use super::aside::{Aside, Death};
 use super::call::undo;
 use super::disturbance::{Interruption, Trouble, patiently};
-use super::due::HANDLER_LOOK_MIN;
 use super::overflow::Overflow;
 use super::partition::Partition;
 use super::parts::Parts;
@@ -13,9 +12,7 @@ use crate::broker::{BrokerError, Delivery, DeliveryTag, Subscription};
 use crate::dead_letter::Reason;
 use crate::message::{MessageId, OrderingKey};
 use crate::outbox::Context;
-use crate::store::{
-    Admission, Database, Fence, InboxStore, NewHold, Session, Store, StoreError, Tx,
-};
+use crate::store::{Admission, Database, Fence, InboxStore, Session, Store, StoreError, Tx};
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::{self, Processed};
 
@@ -212,10 +209,7 @@ impl<D: Database> Partition<D> {
         }
         let Some(handling) = self.handlers.get(envelope.message_type.as_str()) else {
             open.held.extend(envelope.key.clone());
-            open.aside.hold(NewHold {
-                delay: Some(HANDLER_LOOK_MIN),
-                ..self.untried(envelope)
-            });
+            open.aside.hold(self.unhandled(envelope));
             return Ok(());
         };
         match self.call(tx, handling, envelope, attempt).await {

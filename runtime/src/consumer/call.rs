@@ -38,11 +38,3 @@ pub(super) async fn undo<D: Database>(session: Session<D>, error: &HandleError) 
         _ => session.rollback().await,
     }
 }
-
-/// What stands for a handler's error where there is no handler.
-pub(super) fn no_handler(envelope: &Envelope) -> String {
-    format!(
-        "no handler for the message type {:?} in this process",
-        envelope.message_type.as_str()
-    )
-}

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::aside::Death;
-use super::call::{no_handler, undo};
+use super::call::undo;
 use super::disturbance::{Interruption, Trouble, is_outage, patiently};
 use super::partition::Partition;
 use super::verdict::Verdict;
@@ -16,12 +16,6 @@ use crate::telemetry::Processed;
 
 /// How many messages of the retry table are looked at together.
 const DUE_BATCH: usize = 100;
-
-/// A message without a handler here is looked at again after this long, at most.
-const HANDLER_LOOK_MAX: Duration = Duration::from_secs(30);
-
-/// ... and at least.
-pub(super) const HANDLER_LOOK_MIN: Duration = Duration::from_millis(100);
 
 /// What is due has this long at a time, and what it has begun then: deliveries that the broker has
 /// sent already wait for their acknowledgement meanwhile.
@@ -209,25 +203,6 @@ impl<D: Database> Partition<D> {
         }
     }
 
-    /// A message of a type that has no handler here waits for one until its grace is over, which
-    /// begins when it is first looked at in vain. It is looked at again after as long as it has
-    /// waited, at most [`HANDLER_LOOK_MAX`]; none of that is a try.
-    async fn without_handler(&self, fence: &Fence, row: &HeldRow) -> Result<Tried, Interruption> {
-        let waited = row.unhandled_for.unwrap_or_default();
-        if waited >= self.unknown_type_grace {
-            let death = Death {
-                reason: Reason::UnknownType,
-                error: no_handler(&row.envelope),
-                attempts: row.attempts,
-            };
-            return Ok(self.set_aside(fence, row, death).await?);
-        }
-        let left = self.unknown_type_grace - waited;
-        let delay = waited.clamp(HANDLER_LOOK_MIN, HANDLER_LOOK_MAX).min(left);
-        self.postpone(fence, row, Postponement { error: None, delay })
-            .await
-    }
-
     /// Tries one message, in one transaction that takes it out of the table; an error has undone
     /// it.
     async fn try_once(&self, fence: &Fence, row: &HeldRow, attempt: u32) -> Result<Tried, Trouble> {
@@ -268,7 +243,7 @@ impl<D: Database> Partition<D> {
 
     /// Makes a message of the table a dead letter, in one transaction. If its key is to wait, its
     /// row stays as the letter's place; otherwise it goes, and the key's next one is due.
-    async fn set_aside(
+    pub(super) async fn set_aside(
         &self,
         fence: &Fence,
         row: &HeldRow,
@@ -341,7 +316,7 @@ impl<D: Database> Partition<D> {
             .await
     }
 
-    async fn postpone(
+    pub(super) async fn postpone(
         &self,
         fence: &Fence,
         row: &HeldRow,

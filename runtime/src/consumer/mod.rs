@@ -50,6 +50,7 @@ mod parts;
 mod single;
 mod successors;
 mod suspects;
+mod unhandled;
 mod verdict;
 
 pub(crate) use announcement::Announcement;

@@ -1,11 +1,9 @@
 //! Error texts, as both databases can store them.
 
+use crate::supervision::ERROR_BYTES_MAX;
+
 /// Longest text that is stored beside a row of the outbox or the retry table, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
-
-/// Longest error that is stored with a dead letter, in bytes: whole, as far as one is meant for
-/// people.
-const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// The text without NUL (PostgreSQL's `text` cannot hold one; it becomes U+FFFD), cut at 8 KiB
 /// between two characters.
@@ -13,7 +11,7 @@ pub(crate) fn storable(text: &str) -> String {
     cut(text, TEXT_BYTES_MAX)
 }
 
-/// A dead letter's error, likewise, cut at 64 KiB.
+/// A dead letter's error, likewise, cut at 64 KiB: whole, if Posta has made a text of it.
 pub(crate) fn storable_error(text: &str) -> String {
     cut(text, ERROR_BYTES_MAX)
 }

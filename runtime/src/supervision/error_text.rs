@@ -10,8 +10,8 @@ use std::fmt::{self, Display, Write};
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Longest text of an error with its sources, in bytes: several times what is stored of it.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Longest text of an error with its sources, in bytes. A dead letter keeps all of it.
+pub(crate) const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most sources of an error that are followed.
 const SOURCES_MAX: usize = 64;
 
@@ -67,7 +67,7 @@ impl Text {
 
 impl Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut end = text.len().min(TEXT_BYTES_MAX - self.0.len());
+        let mut end = text.len().min(ERROR_BYTES_MAX - self.0.len());
         while !text.is_char_boundary(end) {
             end -= 1;
         }
@@ -153,7 +153,7 @@ mod tests {
     fn neither_a_long_text_nor_a_circle_of_sources_goes_on_for_ever() {
         let long = Odd(|f| (0..1_000_000).try_for_each(|_| f.write_str("é")), None);
         let text = error_chain(&long);
-        assert!(text.len() <= TEXT_BYTES_MAX && text.chars().all(|c| c == 'é'));
+        assert!(text.len() <= ERROR_BYTES_MAX && text.chars().all(|c| c == 'é'));
         assert!(error_chain(&Circle).starts_with("round"));
         let mut deep = Odd(|f| f.write_str("x"), None);
         for _ in 0..1_000 {
@@ -162,6 +162,6 @@ mod tests {
                 Some(deep.into()),
             );
         }
-        assert!(error_chain(&deep).len() <= TEXT_BYTES_MAX);
+        assert!(error_chain(&deep).len() <= ERROR_BYTES_MAX);
     }
 }

@@ -32,6 +32,8 @@ pub(crate) use child::{Body, ChildError, Life};
 #[cfg(feature = "crash-points")]
 pub use crash::at_crash_points;
 pub(crate) use crash::crash_point;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use error_text::ERROR_BYTES_MAX;
 pub(crate) use error_text::{chain, error_chain, panic_text};
 pub use phase::Phase;
 pub use registry::{ChildState, ChildStatus, Registry};

@@ -10,8 +10,8 @@ use super::{builder_on, envelope, owners, partition_of, partitions, send};
 use crate::world::effects::{Verdict, dead_letters_of, effects_of, judge, rows};
 use crate::world::gate::Gate;
 use crate::world::service::{
-    Calls, ECHOES, EFFECTS, Fate, builder, echoes_consumer, effects_consumer, enqueue, expected,
-    gated_consumer, until_quiet,
+    Calls, ECHOES, EFFECTS, Fate, builder, echoes_consumer, effects_consumer, effects_service,
+    enqueue, expected, gated_consumer, until_quiet,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
@@ -24,11 +24,7 @@ async fn copies_enqueue_nothing_while_the_first_ones_messages_still_wait<D: Test
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
     // Nobody takes echoes yet: they stay in the outbox.
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let mut first = super::numbered(0, 0);
     first.fate = Fate::Echo;
     let id = MessageId::new();
@@ -164,11 +160,7 @@ async fn foreign_messages_without_properties_are_set_aside_once_and_block_nothin
 async fn foreign_messages<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::RabbitMq).await;
     let (store, vhost) = (world.store(), world.vhost());
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let key = format!("test.numbered.{}", envelope(0, 0).slot().number());
     let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
     vhost

@@ -24,8 +24,8 @@ use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, count, effects_of, judge, rows, table};
 use crate::world::gate::Gate;
 use crate::world::service::{
-    Calls, ECHOES, EFFECTS, Echo, builder, effects_consumer, expected, quick, until_quiet,
-    whole_consumer,
+    Calls, ECHOES, EFFECTS, Echo, builder, effects_consumer, effects_service, expected, quick,
+    until_quiet, whole_consumer,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
@@ -381,11 +381,7 @@ async fn a_row_that_is_no_message_parks_its_key_if_that_is_valid<D: TestDatabase
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let payload = match D::KIND {
         "sqlite" => "x'00ff7c'",
         _ => "'\\x00ff7c'::bytea",

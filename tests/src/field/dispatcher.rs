@@ -14,8 +14,8 @@ use crate::harness::proxy::{Proxy, Traffic};
 use crate::world::effects::{Verdict, count, dead_letters_of, effects_of, judge, rows, table};
 use crate::world::gate::Gate;
 use crate::world::service::{
-    Calls, ECHOES, EFFECTS, Echo, Fate, builder, effects_consumer, enqueue, expected,
-    gated_consumer, quick, until_quiet, whole_consumer,
+    Calls, ECHOES, EFFECTS, Echo, Fate, builder, effects_consumer, effects_service, enqueue,
+    expected, gated_consumer, quick, until_quiet, whole_consumer,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
@@ -57,11 +57,7 @@ async fn messages_of_a_key_leave_in_the_order_of_enqueueing_whatever_their_ids<D
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let mut envelopes: Vec<Envelope> = (0..50).map(|number| envelope(0, number)).collect();
     let mut ids: Vec<_> = envelopes.iter().map(|envelope| envelope.id).collect();
     ids.sort_by_key(|id| std::cmp::Reverse(id.to_string()));
@@ -256,11 +252,7 @@ async fn an_outage_of_the_database_is_no_attempt_and_no_spinning() {
 async fn a_row_that_is_no_message_fails_alone<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     if broker == BrokerKind::RabbitMq {
         world.vhost().tap("gone", "gone.Type.*").await;
     }
@@ -368,11 +360,7 @@ async fn rows_that_cannot_leave_do_not_fill_the_batch() {
 async fn a_head_that_no_queue_takes_holds_its_own_key_only<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     // Nobody takes echoes yet.
     let head = Envelope::of(&Echo {
         key: "k0".to_owned(),

@@ -13,8 +13,8 @@ use crate::world::effects::{Verdict, count, dead_letters_of, effects_of, judge, 
 use crate::world::gate::Gate;
 use crate::world::script::{Act, Script, scripted_consumer};
 use crate::world::service::{
-    Calls, EFFECTS, Echo, Numbered, builder, effects_consumer, expected, quick_retry, until_quiet,
-    whole_consumer,
+    Calls, EFFECTS, Echo, Numbered, builder, effects_consumer, effects_service, expected,
+    quick_retry, until_quiet, whole_consumer,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
@@ -323,11 +323,7 @@ async fn a_type_without_a_handler_is_handled_in_order_when_its_handler_comes<D: 
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = leave_an_echo_between_two(&world).await;
-    let without = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let without = effects_service(&world).await;
     until("two are on hold", async || {
         rows::<D>(&store, "retry", "1 = 1").await == 2
             && rows::<D>(&store, "retry", UNHANDLED).await == 1

@@ -2,9 +2,7 @@
 
 use crate::world::child::{Orders, Service};
 use crate::world::effects::{count, effects_of};
-use crate::world::service::{
-    Calls, EFFECTS, Fate, Numbered, builder, effects_consumer, enqueue, until_quiet,
-};
+use crate::world::service::{EFFECTS, Fate, Numbered, effects_service, enqueue, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination};
 
 on_every_combination!(
@@ -15,11 +13,7 @@ on_every_combination!(
 async fn a_rolled_back_transaction_sends_nothing<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let refused = posta
         .transaction(async |tx| {
             D::run(tx, "INSERT INTO state (key, number) VALUES ('k0', 0)").await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, count, effects_of, judge};
 use crate::world::service::{
-    Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected, until_quiet,
+    EFFECTS, Fate, builder, effects_service, enqueue, expected, until_quiet,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
@@ -64,11 +64,7 @@ async fn a_message_that_no_queue_takes_waits_visibly_and_arrives_once_there_is_o
     assert_eq!(count::<D>(&store, reasons).await, 3);
     assert!(lonely.status().await.unwrap().outbox.oldest > Duration::ZERO);
     lonely.stop().await.expect("a drain");
-    let whole = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let whole = effects_service(&world).await;
     until_quiet::<D>(&store, EFFECTS, 3).await;
     whole.stop().await.expect("a drain");
     let effects = effects_of::<D>(&store, EFFECTS).await;

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, effects_of, judge};
-use crate::world::service::{
-    Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected, until_quiet,
-};
+use crate::world::service::{EFFECTS, Fate, effects_service, enqueue, expected, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination};
 
 on_every_combination!(
@@ -19,11 +17,7 @@ on_every_combination!(
 async fn successors_wait_for_a_failing_head_and_run_in_order<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     // Heads, middles and neighbours fail or panic, some more than once.
     enqueue(&posta, 6, 0..12, |key, number| match (key, number) {
         (0, 0) | (1, 5) => Fate::FailTimes(3),
@@ -46,11 +40,7 @@ async fn order_holds_across_three_processes_of_which_two_are_killed<D: TestDatab
     let victims: Vec<Service> = (0..2)
         .map(|_| Service::start(&world, &Orders::default()))
         .collect();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let mut next = 0;
     for victim in victims {
         enqueue(&posta, 8, next..next + 20, |_, number| match number % 10 {
@@ -72,11 +62,7 @@ async fn order_holds_when_partitions_are_handed_over_under_load<D: TestDatabase>
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let mut next = 0;
     for _ in 0..2 {
         // Joins, takes its share, and leaves again, while messages flow.

@@ -7,7 +7,7 @@ use posta::store::{LetterFilter, NewDeadLetter, Origin};
 
 use super::given::{bury, letter, numbered, operator, park};
 use super::on_both_databases;
-use crate::world::service::{Calls, builder, effects_consumer};
+use crate::world::service::effects_service;
 use crate::world::{BrokerKind, TestDatabase, World, until};
 
 on_both_databases!(
@@ -63,11 +63,7 @@ async fn given<D: TestDatabase>(store: &D::Store) {
 async fn a_dry_run_says_what_a_replay_would_do<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     given::<D>(&world.store()).await;
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let operator = posta.operator("ada").unwrap();
     let all = LetterFilter::default();
     let dry = operator.dry_run(&all).await.unwrap();
@@ -148,11 +144,7 @@ async fn a_dry_run_without_a_running_process_knows_what_was_announced<D: TestDat
         (before.decoding, before.undecodable, before.unknown),
         (5, 1, 0)
     );
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until("the service has said what it handles", async || {
         matches!(
             share().await.handler,

@@ -9,7 +9,7 @@ use super::given::{bury, letter, numbered, operator, park};
 use super::on_both_databases;
 use super::runs::until_run;
 use crate::world::effects::{Verdict, effects_of, judge};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, expected};
+use crate::world::service::{EFFECTS, effects_service, expected};
 use crate::world::{BrokerKind, TestDatabase, World};
 
 on_both_databases!(
@@ -47,11 +47,7 @@ async fn a_keys_place_goes_before_its_letters_that_have_none<D: TestDatabase>() 
         .await
         .unwrap();
     assert_eq!(letters, 2);
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let found = until_run(&operator, run, RunState::Finished).await;
     let replayed = RunCounts {
         replayed: 2,
@@ -78,11 +74,7 @@ async fn what_would_wait_for_a_letter_outside_of_the_run_is_left_out<D: TestData
         .await
         .unwrap();
     assert_eq!(letters, 2);
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let found = until_run(&operator, run, RunState::Finished).await;
     let one_left = RunCounts {
         replayed: 1,
@@ -128,11 +120,7 @@ async fn what_waits_for_a_letter_that_died_again_is_taken_back<D: TestDatabase>(
         .await
         .unwrap();
     assert_eq!(letters, 3);
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let found = until_run(&operator, run, RunState::Finished).await;
     let one_of_each = RunCounts {
         replayed: 1,

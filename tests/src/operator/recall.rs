@@ -8,8 +8,7 @@ use super::runs::until_run;
 use crate::world::effects::{Verdict, effects_of, judge, table};
 use crate::world::gate::Gate;
 use crate::world::service::{
-    Calls, EFFECTS, Fate, Numbered, builder, effects_consumer, expected, gated_consumer,
-    until_quiet,
+    EFFECTS, Fate, Numbered, builder, effects_service, expected, gated_consumer, until_quiet,
 };
 use crate::world::{BrokerKind, TestDatabase, World};
 
@@ -49,11 +48,7 @@ async fn a_letter_that_nobody_runs_is_recalled_into_its_place<D: TestDatabase>()
     assert_eq!(recall.reason, "its consumer is gone");
     assert_eq!(recall.details, "its key waits for it again");
     // Its successors wait, until it is replayed in earnest.
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     operator.replay(head, "it is back").await.unwrap();
     until_quiet::<D>(&store, EFFECTS, 3).await;
     posta.stop().await.unwrap();
@@ -93,11 +88,7 @@ async fn a_letter_whose_row_is_gone_is_recalled<D: TestDatabase>() {
         shown.actions[0].what.details,
         "its row was gone; its key goes on"
     );
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until_quiet::<D>(&store, EFFECTS, 2).await;
     operator.replay(head, "late").await.unwrap();
     until_letter(&operator, head, LetterState::Replayed).await;
@@ -153,11 +144,7 @@ async fn a_run_goes_on_without_what_was_recalled<D: TestDatabase>() {
         ..letter(numbered("k0", 0), "it broke")
     };
     let ids = bury::<D>(&store, &[gone, letter(numbered("k1", 0), "it broke")]).await;
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let operator = posta.operator("ada").unwrap();
     let order = RunOrder {
         rate: None,

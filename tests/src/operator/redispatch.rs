@@ -3,7 +3,7 @@ use posta::operations::operator::RedispatchSelection;
 use super::given::operator;
 use crate::world::effects::{Verdict, effects_of, judge, rows, table};
 use crate::world::service::{
-    Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected, until_quiet,
+    EFFECTS, Fate, builder, effects_service, enqueue, expected, until_quiet,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 use posta::store::Store as _;
@@ -20,13 +20,7 @@ async fn what_a_lost_queue_held_is_handled_once_after_a_redispatch<D: TestDataba
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let whole = async || {
-        builder(&world)
-            .consumer(effects_consumer::<D>(&Calls::default()))
-            .start()
-            .await
-            .expect("a running service")
-    };
+    let whole = async || effects_service(&world).await;
     // Ten are handled; forty more are in the queues when those are lost.
     let posta = whole().await;
     posta.declared().await;
@@ -75,11 +69,7 @@ async fn what_a_lost_queue_held_is_handled_once_after_a_redispatch<D: TestDataba
 async fn a_redispatch_takes_no_more_than_its_selection<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     posta.declared().await;
     enqueue(&posta, KEYS, 0..4, |_, _| Fate::Succeed).await;
     until_quiet::<D>(&store, EFFECTS, 20).await;

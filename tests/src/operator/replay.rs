@@ -8,7 +8,7 @@ use super::bug::{BILLING, Bug, ada, invoice, service, until_dead, until_letter};
 use super::given::{bury, letter, numbered, operator};
 use super::on_both_databases;
 use crate::world::effects::{Verdict, effects_of, judge};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, expected, until_quiet};
+use crate::world::service::{EFFECTS, effects_service, expected, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
 mod combinations {
@@ -167,11 +167,7 @@ async fn of_two_operators_who_replay_a_letter_at_once_one_wins<D: TestDatabase>(
         );
         assert_eq!(ada.record(Some(letter), 10).await.unwrap().len(), 1);
     }
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until_quiet::<D>(&store, EFFECTS, 20).await;
     posta.stop().await.unwrap();
     let effects = effects_of::<D>(&store, EFFECTS).await;
@@ -197,11 +193,7 @@ async fn a_message_without_an_id_gets_one<D: TestDatabase>() {
         record[0].what.details.contains("new message id"),
         "{record:?}"
     );
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until_quiet::<D>(&store, EFFECTS, 1).await;
     posta.stop().await.unwrap();
     let effects = effects_of::<D>(&store, EFFECTS).await;

@@ -10,7 +10,7 @@ use super::bug::{BILLING, Bug, ada, invoice, service, until_dead};
 use super::given::{bury, bury_numbers, letter, numbered, operator, park};
 use super::on_both_databases;
 use crate::world::effects::{Verdict, effects_of, judge};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, expected, until_quiet};
+use crate::world::service::{EFFECTS, effects_service, expected, until_quiet};
 use crate::world::{BrokerKind, PATIENCE, TestDatabase, World, until};
 
 on_both_databases!(
@@ -84,11 +84,7 @@ async fn a_selection_is_frozen_when_its_run_begins<D: TestDatabase>() {
         .unwrap();
     assert_eq!(letters, 6);
     let late = bury::<D>(&store, &[letter(numbered("late", 0), "it broke")]).await[0];
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let found = until_run(&operator, run, RunState::Finished).await;
     assert_eq!(
         found.counts,
@@ -120,11 +116,7 @@ async fn a_run_takes_parked_keys_in_order<D: TestDatabase>() {
     for key in 0..10 {
         park::<D>(&store, &format!("k{key}"), 30).await;
     }
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let operator = posta.operator("ada").unwrap();
     let order = RunOrder::default();
     let (run, letters) = operator.begin_run(&all(), order, "mended").await.unwrap();
@@ -198,11 +190,7 @@ async fn a_paused_run_rests_until_it_is_resumed<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
     bury_numbers::<D>(&store, 10, 4).await;
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let operator = posta.operator("ada").unwrap();
     let slow = RunOrder {
         rate: Some(20),
@@ -258,11 +246,7 @@ async fn a_run_cancelled_half_way_leaves_a_clear_state<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
     bury_numbers::<D>(&store, keys, numbers).await;
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let operator = posta.operator("ada").unwrap();
     let order = RunOrder {
         rate: Some(1_000),
@@ -323,11 +307,7 @@ async fn a_run_leaves_out_what_is_not_dead_or_no_message<D: TestDatabase>() {
         .discard(&[letters[1]], "not this one")
         .await
         .unwrap();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let found = until_run(&operator, run, RunState::Finished).await;
     assert_eq!(
         found.counts,

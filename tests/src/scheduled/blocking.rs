@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use super::{NEVER, numbered, scheduled};
 use crate::world::effects::effects_of;
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, until_quiet};
+use crate::world::service::{EFFECTS, effects_service, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World};
 
 /// On diesel's blocking connections: sent, taken back, refused, rolled back.
@@ -18,11 +18,7 @@ async fn it_works_on_a_blocking_connection<D: TestDatabase + BlockingDatabase>(
 ) {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let outbox = BlockingOutbox::<D>::new(Outbox::new(world.tables.clone()));
     let url = world.database_url.clone();
     actix_rt::task::spawn_blocking(move || {

@@ -7,7 +7,9 @@ use posta::{Outbox, Postgres};
 
 use super::{NEVER, cancel, database_now, envelope, numbered, schedule, scheduled};
 use crate::world::effects::{effects_of, rows};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, until_quiet};
+use crate::world::service::{
+    Calls, EFFECTS, builder, effects_consumer, effects_service, until_quiet,
+};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
 on_every_combination!(
@@ -20,11 +22,7 @@ on_every_combination!(
 async fn cancelling_shares_the_fate_of_its_transaction<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let soon = Duration::from_millis(500);
     // Of three that one transaction schedules it takes one back.
     let kept = posta
@@ -65,11 +63,7 @@ async fn cancelling_shares_the_fate_of_its_transaction<D: TestDatabase>(broker: 
 async fn what_is_on_its_way_is_not_cancelled<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let now = schedule(&posta, envelope(0, 0), Due::After(Duration::ZERO)).await;
     until("it is on its way", async || {
         scheduled::<D>(&store).await == 0

@@ -7,7 +7,9 @@ use time::OffsetDateTime;
 use super::{NEVER, database_now, envelope, micros, numbered, schedule, scheduled};
 use crate::harness::postgres;
 use crate::world::effects::{count, effects_of};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, quick, until_quiet};
+use crate::world::service::{
+    Calls, EFFECTS, builder, effects_consumer, effects_service, quick, until_quiet,
+};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
 on_every_combination!(
@@ -81,11 +83,7 @@ async fn what_is_scheduled_survives_a_restart<D: TestDatabase>(broker: BrokerKin
     }
     posta.stop().await.expect("a drain");
     assert_eq!(scheduled::<D>(&store).await, 3);
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until_quiet::<D>(&store, EFFECTS, 3).await;
     assert_eq!(posta.status().await.expect("a status").scheduled, 0);
     posta.stop().await.expect("a drain");

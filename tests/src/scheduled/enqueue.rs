@@ -8,9 +8,7 @@ use time::OffsetDateTime;
 
 use super::{NEVER, envelope, numbered, schedule, scheduled};
 use crate::world::effects::{effects_of, rows};
-use crate::world::service::{
-    Calls, EFFECTS, Echo, Numbered, builder, effects_consumer, until_quiet,
-};
+use crate::world::service::{EFFECTS, Echo, Numbered, builder, effects_service, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
 on_every_combination!(
@@ -130,11 +128,7 @@ async fn what_a_handler_schedules_follows_from_its_message<D: TestDatabase>(brok
 async fn it_works_on_a_transaction_of_the_applications_own<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let outbox = Outbox::<D>::new(world.tables.clone());
     let mut session = store.begin().await.expect("a transaction");
     let soon = Duration::from_millis(300);

@@ -6,7 +6,7 @@ use posta::{Postgres, Sqlite};
 
 use super::{envelope, micros, scheduled};
 use crate::world::effects::{effects_of, rows};
-use crate::world::service::{Calls, EFFECTS, Fate, builder, effects_consumer, enqueue};
+use crate::world::service::{EFFECTS, Fate, effects_service, enqueue};
 use crate::world::{BrokerKind, TestDatabase, World, until};
 
 /// Writes messages of many keys into the table with plain SQL, all due at the same time from now.
@@ -72,11 +72,7 @@ async fn a_million_scheduled_messages_slow_no_round<D: TestDatabase>() {
         many < few * 10 + Duration::from_millis(5),
         "{few:?}, {many:?}"
     );
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let began = Instant::now();
     enqueue(&posta, 1, 0..20, |_, _| Fate::Succeed).await;
     until("all are through", async || {
@@ -106,11 +102,7 @@ async fn a_flood_of_due_messages_is_not_in_the_way<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
     fill::<D>(&store, FLOOD, 0).await;
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until("the flood has begun", async || {
         scheduled::<D>(&store).await < FLOOD as i64
     })

@@ -4,7 +4,7 @@ use posta::store::Due;
 
 use super::{database_now, envelope, numbered, schedule};
 use crate::world::effects::{Verdict, effects_of, judge};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, expected, until_quiet};
+use crate::world::service::{EFFECTS, effects_service, expected, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination};
 
 on_every_combination!(
@@ -17,11 +17,7 @@ on_every_combination!(
 async fn within_a_key_messages_follow_their_due_times<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let now = database_now::<D>(&store).await;
     let at = |millis: u64| now + Duration::from_millis(millis);
     posta
@@ -49,11 +45,7 @@ async fn within_a_key_messages_follow_their_due_times<D: TestDatabase>(broker: B
 async fn a_message_takes_its_place_when_it_is_due<D: TestDatabase>(broker: BrokerKind) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     schedule(
         &posta,
         envelope(0, 2),

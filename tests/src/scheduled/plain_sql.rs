@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::scheduled;
 use crate::world::effects::{effects_of, rows, table};
-use crate::world::service::{Calls, EFFECTS, builder, effects_consumer, until_quiet};
+use crate::world::service::{EFFECTS, effects_service, until_quiet};
 use crate::world::{BrokerKind, TestDatabase, World};
 
 const PAYLOAD: &str = r#"{"key":"k0","number":0,"fate":"Succeed"}"#;
@@ -13,11 +13,7 @@ const PAYLOAD: &str = r#"{"key":"k0","number":0,"fate":"Succeed"}"#;
 async fn plain_sql_schedules_and_cancels<D: TestDatabase>(insert: impl Fn(&str) -> String) {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let table = table::<D>(&store, "scheduled");
     // One that has passed, and one that is far away.
     let (passed, far) = ("- 1", "+ 1000");

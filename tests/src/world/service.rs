@@ -94,6 +94,13 @@ pub(crate) fn effects_consumer<D: TestDatabase>(calls: &Calls) -> Consumer<D> {
     named_consumer(EFFECTS, calls)
 }
 
+/// A running service with that consumer and nothing else.
+pub(crate) async fn effects_service<D: TestDatabase>(world: &World<D>) -> Posta<D> {
+    let consumer = effects_consumer(&Calls::default());
+    let service = builder(world).consumer(consumer).start();
+    service.await.expect("a running service")
+}
+
 /// The same with a gate, for messages that wait.
 pub(crate) fn gated_consumer<D: TestDatabase>(gate: &Gate) -> Consumer<D> {
     effects_consumer(&Calls::default()).data(gate.clone())

@@ -20,8 +20,8 @@
 //!
 //! **Lock order.** Letters before rows of the retry table and the outbox. A partition that handles
 //! a replayed message holds its retry row first and then writes the letter; operators never wait
-//! for rows of letters that are on their way (a recall takes one that is free, or none), so the two
-//! cannot wait for each other in a circle.
+//! for rows of letters that are on their way (a recall begins with the row, and takes it if it is
+//! free, or not at all), so the two cannot wait for each other in a circle.
 //!
 //! # The command line
 //!

@@ -299,10 +299,7 @@ impl ReplayStore for PostgresStore {
             .returning::<(BigInt,)>()
             .rows(connection, STEP)
             .await?;
-        Ok(letters
-            .into_iter()
-            .map(|(letter,)| LetterId(letter))
-            .collect())
+        Ok(ids(letters))
     }
 
     async fn letters_on_their_way(
@@ -315,10 +312,7 @@ impl ReplayStore for PostgresStore {
             .returning::<(BigInt,)>()
             .rows(connection, STEP)
             .await?;
-        Ok(letters
-            .into_iter()
-            .map(|(letter,)| LetterId(letter))
-            .collect())
+        Ok(ids(letters))
     }
 
     async fn waiting_for(
@@ -392,6 +386,10 @@ impl ReplayStore for PostgresStore {
             .await?;
         Ok(wait.map(duration))
     }
+}
+
+fn ids(letters: Vec<(i64,)>) -> Vec<LetterId> {
+    letters.into_iter().map(|(id,)| LetterId(id)).collect()
 }
 
 fn positions(letters: &[LetterId]) -> Vec<i64> {

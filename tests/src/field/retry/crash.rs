@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, effects_of, judge};
 use crate::world::service::{
-    Calls, EFFECTS, Fate, builder, effects_consumer, enqueue, expected, until_quiet,
+    EFFECTS, Fate, builder, effects_service, enqueue, expected, until_quiet,
 };
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination};
 
@@ -45,11 +45,7 @@ async fn a_process_that_dies_around_a_retry_loses_nothing_and_repeats_nothing<D:
             victim.dies_within(Duration::from_secs(5)).await;
         }
         // Whole again before the next death: three in a row would be counted against a message.
-        let survivor = builder(&world)
-            .consumer(effects_consumer::<D>(&Calls::default()))
-            .start()
-            .await
-            .expect("a service");
+        let survivor = effects_service(&world).await;
         until_quiet::<D>(&store, EFFECTS, 4 * to as usize).await;
         survivor.stop().await.expect("a drain");
     }

@@ -4,7 +4,7 @@ use crate::field::{numbered, partition_of, send};
 use crate::world::child::{Orders, Service};
 use crate::world::effects::{Verdict, effects_of, judge, rows};
 use crate::world::script::{letters, until_letters};
-use crate::world::service::{Calls, EFFECTS, Fate, builder, effects_consumer};
+use crate::world::service::{EFFECTS, Fate, builder, effects_service};
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
 on_every_combination!(what_kills_its_process_is_set_aside_and_its_neighbours_are_handled);
@@ -55,11 +55,7 @@ async fn what_kills_its_process_is_set_aside_and_its_neighbours_are_handled<D: T
     assert_eq!(effects_of::<D>(&store, EFFECTS).await.len(), 9);
     posta.stop().await.expect("a drain");
 
-    let last = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a service");
+    let last = effects_service(&world).await;
     until("the neighbours are through", async || {
         effects_of::<D>(&store, EFFECTS).await.len() == 9
             && rows::<D>(&store, "retry", "1 = 1").await == 2

@@ -8,7 +8,7 @@ use crate::operator::given::{bury_numbers, operator, park};
 use crate::operator::on_both_databases;
 use crate::world::effects::{Verdict, effects_of, judge, table};
 use crate::world::service::{
-    Calls, EFFECTS, Fate, Numbered, builder, effects_consumer, enqueue, expected, until_quiet,
+    EFFECTS, Fate, Numbered, effects_service, enqueue, expected, until_quiet,
 };
 use crate::world::{BrokerKind, TestDatabase, World, until};
 
@@ -143,11 +143,7 @@ async fn letters_are_edited_replayed_skipped_discarded_and_restored<D: TestDatab
     assert_eq!(state(skipped).await, LetterState::Dead);
     assert_eq!(state(letters[0]).await, LetterState::Discarded);
 
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     until_quiet::<D>(&store, EFFECTS, 5).await;
     posta.stop().await.unwrap();
     let record = cli.done(&["record"]).await;
@@ -194,11 +190,7 @@ async fn a_run_is_begun_and_steered<D: TestDatabase>() {
     );
     assert!(cli.done(&["status"]).await.contains("paused"));
     cli.done(&yes(&["replay-runs", "resume", &run])).await;
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     let finished = RunState::Finished.as_str();
     until("the run is finished", async || {
         cli.json(&["replay-runs", "show", &run]).await[0]["state"] == finished
@@ -216,11 +208,7 @@ async fn a_run_is_begun_and_steered<D: TestDatabase>() {
 async fn rows_go_out_again<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     posta.declared().await;
     enqueue(&posta, 3, 0..4, |_, _| Fate::Succeed).await;
     until_quiet::<D>(&store, EFFECTS, 12).await;
@@ -246,11 +234,7 @@ async fn rows_go_out_again<D: TestDatabase>() {
 async fn a_redispatch_that_breaks_off_says_how_the_rest_goes<D: TestDatabase>() {
     let world = World::<D>::fresh(BrokerKind::Database).await;
     let store = world.store();
-    let posta = builder(&world)
-        .consumer(effects_consumer::<D>(&Calls::default()))
-        .start()
-        .await
-        .expect("a running service");
+    let posta = effects_service(&world).await;
     posta.declared().await;
     enqueue(&posta, 3, 0..4, |_, _| Fate::Succeed).await;
     until_quiet::<D>(&store, EFFECTS, 12).await;
