@@ -19,11 +19,13 @@ mod parked;
 mod parked_row;
 mod pending;
 mod plain_sql;
+mod postponed;
 mod queue;
 mod readmitted;
 mod recalled;
 mod record;
 mod redispatch;
+mod released;
 mod replay;
 mod retry;
 mod scheduled;
@@ -119,22 +121,26 @@ macro_rules! suite {
                 waiting_messages_do_not_fill_a_batch
                 a_held_message_is_the_one_that_came
                 a_message_is_held_once_by_a_consumer
-                a_release_makes_the_next_of_the_key_due
-                several_messages_are_released_together
-                a_release_behind_a_head_leaves_it_its_time
-                a_release_without_a_valid_fence_changes_nothing
-                a_release_of_what_is_gone_says_so
-                a_postponed_message_is_due_later_with_one_more_attempt
-                a_message_that_is_postponed_untried_has_no_more_attempts
-                a_message_knows_when_it_failed_first
-                a_postponement_without_a_valid_fence_changes_nothing
-                error_texts_of_tries_are_stored_without_nul_and_cut
                 the_next_retry_is_that_of_the_first_due
                 a_key_whose_first_message_waits_for_nobody_is_due
                 held_messages_and_keys_are_counted
                 a_keys_messages_are_counted_no_further_than_asked
                 the_messages_of_a_key_come_in_order
                 a_hold_that_is_rolled_back_never_was
+            }
+            released {
+                a_release_makes_the_next_of_the_key_due
+                several_messages_are_released_together
+                a_release_behind_a_head_leaves_it_its_time
+                a_release_without_a_valid_fence_changes_nothing
+                a_release_of_what_is_gone_says_so
+            }
+            postponed {
+                a_postponed_message_is_due_later_with_one_more_attempt
+                a_message_that_is_postponed_untried_has_no_more_attempts
+                a_message_knows_when_it_failed_first
+                a_postponement_without_a_valid_fence_changes_nothing
+                error_texts_of_tries_are_stored_without_nul_and_cut
             }
             lease {
                 members_are_all_that_joined_sorted

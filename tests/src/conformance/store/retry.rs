@@ -4,14 +4,15 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use posta::message::Envelope;
-use posta::store::{Fence, HeldRow, NewHold, Postponement, RetryStore};
+use posta::store::{HeldRow, RetryStore};
 
 pub(super) use super::given::fresh as start;
 use super::given::{
-    LONG, ODD_TEXTS, Place, failed, key_of, keyed, keyless, odd_errors, odd_payloads, successor,
-    text_of,
+    LONG, ODD_TEXTS, Place, failed, key_of, keyed, keyless, odd_payloads, successor, text_of,
 };
-use super::letters::{dead_and_parked, place_of};
+use super::letters::{dead_and_parked, place_of, texts};
+use super::postponed::postpone;
+use super::released::release;
 use crate::harness::database::TestDatabase;
 
 const ALL: RangeInclusive<u8> = 0..=63;
@@ -207,268 +208,6 @@ pub(super) async fn a_message_is_held_once_by_a_consumer<D: TestDatabase>(place:
     assert_eq!(due(place, "shipping", ALL, 10).await.len(), 1);
 }
 
-pub(super) async fn a_release_makes_the_next_of_the_key_due<D: TestDatabase>(place: &Place<D>) {
-    let fence = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[
-                failed(&keyed("a", b"a1"), NOW),
-                failed(&keyed("b", b"b1"), LONG),
-                successor(&keyed("b", b"b2")),
-                successor(&keyed("a", b"a2")),
-                failed(&keyed("a", b"a3"), LONG),
-            ],
-        )
-        .await;
-    place
-        .hold("other", &[failed(&keyed("a", b"other"), LONG)])
-        .await;
-    for (expected, held_then) in [("a1", (4, 2)), ("a2", (3, 2)), ("a3", (2, 1))] {
-        let due = due(place, "c", ALL, 100).await;
-        assert_eq!(texts(&due), [expected]);
-        assert!(release(place, &fence, due[0].position).await);
-        assert_eq!(held(place, "c").await, held_then);
-    }
-    assert!(due(place, "c", ALL, 100).await.is_empty());
-    assert!(due(place, "other", ALL, 100).await.is_empty());
-}
-
-pub(super) async fn several_messages_are_released_together<D: TestDatabase>(place: &Place<D>) {
-    let fence = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[
-                failed(&keyed("a", b"a1"), NOW),
-                failed(&keyed("b", b"b1"), NOW),
-                successor(&keyed("a", b"a2")),
-                successor(&keyed("a", b"a3")),
-                failed(&keyless(b"x"), NOW),
-                successor(&keyed("b", b"b2")),
-                failed(&keyless(b"y"), NOW),
-            ],
-        )
-        .await;
-    place
-        .hold("other", &[failed(&keyless(b"other"), NOW)])
-        .await;
-    let others = due(place, "other", ALL, 1).await[0].position;
-    let mut chosen: Vec<i64> = of_key(place, "a", 2)
-        .await
-        .iter()
-        .map(|row| row.position)
-        .collect();
-    let free = due(place, "c", ALL, 100).await;
-    assert_eq!(texts(&free), ["a1", "b1", "x", "y"]);
-    chosen.extend([free[1].position, free[2].position]);
-    let mut asked = chosen.clone();
-    // One twice, one that is gone, one of another consumer.
-    asked.extend([chosen[0], i64::MAX, others]);
-    chosen.sort_unstable();
-    assert_eq!(place.release(&fence, &asked).await, chosen);
-    assert_eq!(texts(&due(place, "c", ALL, 100).await), ["a3", "b2", "y"]);
-    assert_eq!(held(place, "c").await, (3, 2));
-    assert_eq!(held(place, "other").await, (1, 0));
-    assert!(place.release(&fence, &asked).await.is_empty());
-    assert!(place.release(&fence, &[]).await.is_empty());
-}
-
-pub(super) async fn a_release_behind_a_head_leaves_it_its_time<D: TestDatabase>(place: &Place<D>) {
-    let fence = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[
-                failed(&keyed("a", b"a1"), LONG),
-                successor(&keyed("a", b"a2")),
-                successor(&keyed("a", b"a3")),
-            ],
-        )
-        .await;
-    let rows = of_key(place, "a", 10).await;
-    assert!(release(place, &fence, rows[1].position).await);
-    assert!(due(place, "c", ALL, 100).await.is_empty());
-    assert_eq!(texts(&of_key(place, "a", 10).await), ["a1", "a3"]);
-}
-
-pub(super) async fn a_release_without_a_valid_fence_changes_nothing<D: TestDatabase>(
-    place: &Place<D>,
-) {
-    let good = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[failed(&keyed("k", b"1"), NOW), successor(&keyed("k", b"2"))],
-        )
-        .await;
-    let position = due(place, "c", ALL, 1).await[0].position;
-    for (what, fence) in place.bad_fences(&good).await {
-        assert!(!release(place, &fence, position).await, "a fence {what}");
-    }
-    place.expire(&good).await;
-    assert!(
-        !release(place, &good, position).await,
-        "a fence whose time is over"
-    );
-    let successor = place.own_expired(&good.resource, 0).await;
-    assert!(
-        !release(place, &good, position).await,
-        "a fence that another member's replaced"
-    );
-    assert_eq!(held(place, "c").await, (2, 1));
-    assert_eq!(texts(&due(place, "c", ALL, 100).await), ["1"]);
-    assert!(release(place, &successor, position).await);
-}
-
-pub(super) async fn a_release_of_what_is_gone_says_so<D: TestDatabase>(place: &Place<D>) {
-    let fence = place.own_partition("c").await;
-    let others = place.own_partition("other").await;
-    place.hold("c", &[failed(&keyless(b"1"), NOW)]).await;
-    let position = due(place, "c", ALL, 1).await[0].position;
-    let mut session = place.begin().await;
-    let foreign = place
-        .store
-        .release(&mut session, "other", &others, &[position])
-        .await
-        .unwrap();
-    session.commit().await.unwrap();
-    assert!(foreign.is_empty(), "of another consumer");
-    assert!(release(place, &fence, position).await);
-    assert!(!release(place, &fence, position).await);
-    assert!(!postpone(place, &fence, position, "gone", NOW).await);
-}
-
-pub(super) async fn a_postponed_message_is_due_later_with_one_more_attempt<D: TestDatabase>(
-    place: &Place<D>,
-) {
-    let fence = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[failed(&keyed("k", b"1"), NOW), successor(&keyed("k", b"2"))],
-        )
-        .await;
-    let position = due(place, "c", ALL, 1).await[0].position;
-    assert!(postpone(place, &fence, position, "again", NOW).await);
-    let rows = due(place, "c", ALL, 100).await;
-    assert_eq!(
-        (rows.len(), rows[0].position, rows[0].attempts),
-        (1, position, 2)
-    );
-    assert!(postpone(place, &fence, position, "once more", LONG).await);
-    assert!(due(place, "c", ALL, 100).await.is_empty());
-    assert_eq!(of_key(place, "k", 1).await[0].attempts, 3);
-}
-
-/// Nobody here has a handler for it: it waits on, and has not failed once more, whether it was
-/// tried before or not; how long that goes on already is known until it is tried.
-pub(super) async fn a_message_that_is_postponed_untried_has_no_more_attempts<D: TestDatabase>(
-    place: &Place<D>,
-) {
-    let fence = place.own_partition("c").await;
-    let untried = NewHold {
-        delay: Some(NOW),
-        ..successor(&keyed("k", b"2"))
-    };
-    let holds = [failed(&keyless(b"1"), NOW), untried];
-    place.hold("c", &holds).await;
-    for (index, attempts) in [(0, 1), (1, 0)] {
-        let row = place.due_rows().await.remove(index);
-        assert_eq!((row.attempts, row.unhandled_for), (attempts, None));
-        for _ in 0..3 {
-            let postponement = Postponement {
-                error: None,
-                delay: NOW,
-            };
-            let postponed = place
-                .done(async |store, session| {
-                    store
-                        .postpone(session, "c", &fence, row.position, postponement)
-                        .await
-                })
-                .await;
-            assert!(postponed);
-        }
-        let waits = place.due_rows().await.remove(index);
-        assert_eq!((waits.attempts, waits.failed_at), (attempts, row.failed_at));
-        assert!(waits.unhandled_for.is_some());
-        assert!(postpone(place, &fence, row.position, "it broke", NOW).await);
-        let tried = place.due_rows().await.remove(index);
-        assert_eq!((tried.attempts, tried.unhandled_for), (attempts + 1, None));
-    }
-}
-
-pub(super) async fn a_message_knows_when_it_failed_first<D: TestDatabase>(place: &Place<D>) {
-    let fence = place.own_partition("c").await;
-    place
-        .hold(
-            "c",
-            &[failed(&keyed("k", b"1"), NOW), successor(&keyed("k", b"2"))],
-        )
-        .await;
-    let rows = of_key(place, "k", 2).await;
-    let first = rows[0].failed_at;
-    assert!(first.is_some());
-    assert_eq!(rows[1].failed_at, None);
-    for _ in 0..3 {
-        assert!(postpone(place, &fence, rows[0].position, "again", NOW).await);
-    }
-    assert_eq!(due(place, "c", ALL, 1).await[0].failed_at, first);
-    assert!(release(place, &fence, rows[0].position).await);
-    assert!(postpone(place, &fence, rows[1].position, "its first", NOW).await);
-    assert!(due(place, "c", ALL, 1).await[0].failed_at >= first);
-}
-
-pub(super) async fn a_postponement_without_a_valid_fence_changes_nothing<D: TestDatabase>(
-    place: &Place<D>,
-) {
-    let good = place.own_partition("c").await;
-    place.hold("c", &[failed(&keyless(b"1"), NOW)]).await;
-    let position = due(place, "c", ALL, 1).await[0].position;
-    for (what, fence) in place.bad_fences(&good).await {
-        assert!(
-            !postpone(place, &fence, position, "no", LONG).await,
-            "a fence {what}"
-        );
-    }
-    place.expire(&good).await;
-    assert!(
-        !postpone(place, &good, position, "no", LONG).await,
-        "a fence whose time is over"
-    );
-    place.own_expired(&good.resource, 0).await;
-    assert!(
-        !postpone(place, &good, position, "no", LONG).await,
-        "a fence that another member's replaced"
-    );
-    let rows = due(place, "c", ALL, 100).await;
-    assert_eq!((rows.len(), rows[0].attempts), (1, 1));
-}
-
-pub(super) async fn error_texts_of_tries_are_stored_without_nul_and_cut<D: TestDatabase>(
-    place: &Place<D>,
-) {
-    let fence = place.own_partition("c").await;
-    let table = place.table("retry");
-    for (error, stored) in odd_errors() {
-        let mut hold = failed(&keyless(b"1"), NOW);
-        hold.error = Some(error.clone());
-        place.hold("c", &[hold]).await;
-        let read = async || {
-            place
-                .texts(&format!("SELECT last_error AS value FROM {table}"))
-                .await
-        };
-        assert_eq!(read().await, [Some(stored.clone())]);
-        let position = due(place, "c", ALL, 1).await[0].position;
-        assert!(postpone(place, &fence, position, "another", NOW).await);
-        assert!(postpone(place, &fence, position, &error, NOW).await);
-        assert_eq!(read().await, [Some(stored)]);
-        assert!(release(place, &fence, position).await);
-    }
-}
-
 pub(super) async fn the_next_retry_is_that_of_the_first_due<D: TestDatabase>(place: &Place<D>) {
     let next = async |slots: RangeInclusive<u8>| {
         let mut session = place.begin().await;
@@ -611,11 +350,7 @@ pub(super) async fn a_hold_that_is_rolled_back_never_was<D: TestDatabase>(place:
     assert_eq!(held(place, "c").await, (0, 0));
 }
 
-fn texts(rows: &[HeldRow]) -> Vec<String> {
-    rows.iter().map(|row| text_of(&row.envelope)).collect()
-}
-
-async fn due<D: TestDatabase>(
+pub(super) async fn due<D: TestDatabase>(
     place: &Place<D>,
     consumer: &str,
     slots: RangeInclusive<u8>,
@@ -631,51 +366,18 @@ async fn due<D: TestDatabase>(
     rows
 }
 
-async fn release<D: TestDatabase>(place: &Place<D>, fence: &Fence, position: i64) -> bool {
-    let mut session = place.begin().await;
-    let released = place
-        .store
-        .release(&mut session, "c", fence, &[position])
-        .await
-        .unwrap();
-    session.commit().await.unwrap();
-    !released.is_empty()
-}
-
-async fn postpone<D: TestDatabase>(
-    place: &Place<D>,
-    fence: &Fence,
-    position: i64,
-    error: &str,
-    delay: Duration,
-) -> bool {
-    let mut session = place.begin().await;
-    let postponed = place
-        .store
-        .postpone(
-            &mut session,
-            "c",
-            fence,
-            position,
-            Postponement {
-                error: Some(error),
-                delay,
-            },
-        )
-        .await
-        .unwrap();
-    session.commit().await.unwrap();
-    postponed
-}
-
-async fn held<D: TestDatabase>(place: &Place<D>, consumer: &str) -> (u64, u64) {
+pub(super) async fn held<D: TestDatabase>(place: &Place<D>, consumer: &str) -> (u64, u64) {
     let mut session = place.begin().await;
     let held = place.store.held(&mut session, consumer).await.unwrap();
     session.commit().await.unwrap();
     held
 }
 
-async fn of_key<D: TestDatabase>(place: &Place<D>, key: &str, limit: usize) -> Vec<HeldRow> {
+pub(super) async fn of_key<D: TestDatabase>(
+    place: &Place<D>,
+    key: &str,
+    limit: usize,
+) -> Vec<HeldRow> {
     let mut session = place.begin().await;
     let rows = place
         .store
