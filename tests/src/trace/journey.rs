@@ -55,9 +55,13 @@ impl Exported {
         self.processed(key).pop().expect("a call")
     }
 
-    /// The span that sent what another one created.
+    /// The last span that sent what another one created: a message can be published more than once
+    /// (N1), if its settling does not come through, and each time says so in a span of its own.
     fn send_of<'a>(&self, spans: &'a [Span], create: &Span) -> &'a Span {
-        one(operations(spans, "send").filter(|span| span.links.contains(&create.as_link())))
+        operations(spans, "send")
+            .filter(|span| span.links.contains(&create.as_link()))
+            .last()
+            .expect("a send span")
     }
 
     /// What the convention says of names, on this broker.
