@@ -1,47 +1,13 @@
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use crate::harness::build;
 
 /// Longest time that a program may take to start, and to end once it is asked to.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The folder of the examples' binaries: where the tests' own build puts them.
-///
-/// Cargo builds a package's binaries for tests of the same package only, so they are built here,
-/// once per run, with the features that the tests have. When they are there already that takes a
-/// moment.
-static BINARIES: LazyLock<PathBuf> = LazyLock::new(|| {
-    let tests = std::env::current_exe().expect("the tests are a file");
-    // target/<profile>/deps/posta_tests-…
-    let folder = tests
-        .ancestors()
-        .nth(2)
-        .expect("the tests are in a target folder")
-        .to_owned();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args([
-        "build",
-        "--quiet",
-        "--workspace",
-        "--bins",
-        "--all-features",
-    ]);
-    build
-        .arg("--target-dir")
-        .arg(folder.parent().expect("a profile is in a target folder"));
-    if folder.ends_with("release") {
-        build.arg("--release");
-    }
-    let built = build
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo can be run");
-    assert!(built.success(), "the examples do not build");
-    folder
-});
 
 /// An example's process. It is killed when dropped.
 pub(super) struct Program {
@@ -53,13 +19,7 @@ pub(super) struct Program {
 
 /// The command that runs an example.
 pub(super) fn command(name: &'static str) -> Command {
-    let binary = BINARIES.join(name);
-    assert!(
-        binary.is_file(),
-        "there is no {}: cargo build --workspace",
-        binary.display()
-    );
-    Command::new(binary)
+    Command::new(build::binary(name))
 }
 
 impl Program {

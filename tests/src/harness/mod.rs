@@ -1,6 +1,7 @@
 //! What tests run on: databases and virtual hosts that each test has to itself, and ways to disturb
 //! what they run on.
 
+pub(crate) mod build;
 pub(crate) mod database;
 pub(crate) mod http;
 pub(crate) mod postgres;

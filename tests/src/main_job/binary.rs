@@ -5,27 +5,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::harness::build;
+
 /// The longest time that a run may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The main job's binary, which stands beside the tests' own.
-///
-/// # Panics
-/// When it is not there: cargo builds a package's binary only for that package's own tests, so
-/// `tests/run` builds it first.
+/// The main job's binary.
 pub(super) fn path() -> PathBuf {
-    let tests = std::env::current_exe().expect("the test binary");
-    let folder = tests
-        .parent()
-        .and_then(|deps| deps.parent())
-        .expect("the target folder");
-    let path = folder.join("signing");
-    assert!(
-        path.is_file(),
-        "{} is not there: run tests/run, or cargo build --workspace --all-features --bins",
-        path.display()
-    );
-    path
+    build::binary("signing")
 }
 
 /// A run of the main job. Killed if the test ends before it does; its workers end by themselves

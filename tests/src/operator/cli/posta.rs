@@ -3,6 +3,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::harness::build;
 use crate::world::{TestDatabase, World};
 
 /// The widest line that an answer may have.
@@ -115,15 +116,7 @@ pub(super) fn answer(mut command: Command, input: &[u8]) -> Answer {
     }
 }
 
-/// The binary, which stands beside the tests' own.
+/// The binary.
 pub(super) fn path() -> std::path::PathBuf {
-    let tests = std::env::current_exe().expect("the test binary");
-    let folder = tests.ancestors().nth(2).expect("the target folder");
-    let path = folder.join("posta");
-    assert!(
-        path.is_file(),
-        "{} is not there: run tests/run, or cargo build --workspace --all-features --bins",
-        path.display()
-    );
-    path
+    build::binary("posta")
 }
