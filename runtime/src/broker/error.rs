@@ -27,6 +27,13 @@ pub enum BrokerErrorKind {
     Configuration,
 }
 
+impl BrokerErrorKind {
+    /// Whether it is nobody's doing, and can be over at the next try.
+    pub(crate) fn is_outage(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Blocked | Self::Timeout)
+    }
+}
+
 impl BrokerError {
     /// A failure of an operation, named in the infinitive (`declare the queue "notifications.0"`).
     pub fn new(operation: impl Into<String>, kind: BrokerErrorKind) -> Self {

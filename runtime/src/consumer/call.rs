@@ -1,9 +1,10 @@
 use super::partition::Partition;
-use super::{HandleError, Handler};
+use super::{Failure, HandleError, Handler};
 use crate::message::Envelope;
 use crate::outbox::Context;
 use crate::retry::RetryPolicy;
 use crate::store::{Database, Session, Tx};
+use crate::supervision::chain;
 use crate::telemetry::Process;
 
 impl<D: Database> Partition<D> {
@@ -31,10 +32,19 @@ impl<D: Database> Partition<D> {
 }
 
 /// Undoes a transaction in which a handler failed. One whose handler was left in the middle of
-/// something loses its connection: nobody knows what is still under way on it.
+/// something loses its connection: nobody knows what is still under way on it. So does one whose
+/// error says that the same would fail again on it.
 pub(super) async fn undo<D: Database>(session: Session<D>, error: &HandleError) {
     match error {
         HandleError::Deadline(_) | HandleError::Panicked(_) => drop(session),
+        HandleError::Failed(failure) if is_spoiling::<D>(failure) => drop(session),
         _ => session.rollback().await,
     }
+}
+
+fn is_spoiling<D: Database>(failure: &Failure) -> bool {
+    chain(failure.source()).any(|error| {
+        let error = error.downcast_ref::<diesel::result::Error>();
+        error.is_some_and(D::spoils_connection)
+    })
 }

@@ -92,7 +92,7 @@ impl<D: Database> Posta<D> {
         let value = match work(&mut tx).await {
             Ok(value) => value,
             Err(error) => {
-                session.rollback().await;
+                session.rollback_unknown().await;
                 return Err(error);
             }
         };

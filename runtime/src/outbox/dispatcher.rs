@@ -103,14 +103,23 @@ impl<D: Database> Dispatcher<D> {
     }
 
     /// Has everything declared that this process's consumers need, before there is a new publisher.
-    pub(super) async fn declare(&self) {
+    ///
+    /// # Errors
+    /// An outage: published nevertheless, a row could find no queue, which would count as its
+    /// attempt.
+    pub(super) async fn declare(&self) -> Result<(), BrokerError> {
         for declaration in &self.declarations {
-            // One that fails concerns its consumer's partition actors, who go on trying; other
-            // types are dispatched.
-            if let Err(error) = declaration.ensure().await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
+            match declaration.ensure().await {
+                Err(error) if error.kind().is_outage() => return Err(error),
+                // A refusal concerns its consumer's partition actors, who go on trying; other types
+                // are dispatched.
+                Err(error) => {
+                    tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
+                }
+                Ok(()) => {}
             }
         }
+        Ok(())
     }
 
     /// Has it declared again: if an exchange was deleted, so were its bindings, and no queue's

@@ -57,7 +57,7 @@ impl<D: Database> Dispatcher<D> {
             return self.settle(settlement, fences).await;
         }
         if publisher.is_none() {
-            self.declare().await;
+            self.declare().await?;
             *publisher = Some(self.driver.publisher().await?);
         }
         let publisher = publisher.as_mut().expect("it was just made").as_mut();

@@ -92,8 +92,21 @@ pub trait Database: Sized + Clone + Send + Sync + 'static {
         }
     }
 
+    /// Rolls back what failed in code that is not Posta's, where nobody here knows which statement
+    /// failed, and why. What may be wrong with the connection from then on is put right.
+    fn rollback_unknown(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = diesel::QueryResult<()>> + Send {
+        Manager::<Self>::rollback_transaction(connection)
+    }
+
     /// The nature of a diesel error on this database: the one place that knows.
     fn classify(error: &diesel::result::Error) -> StoreErrorKind;
+
+    /// Whether a connection must not be used again after this error, although it is open.
+    fn spoils_connection(_error: &diesel::result::Error) -> bool {
+        false
+    }
 }
 
 /// How a store reaches its database.

@@ -47,6 +47,7 @@ mod consumer;
 mod database;
 mod dispatch_failure;
 mod dispatcher;
+mod failover;
 mod payload;
 mod retry;
 

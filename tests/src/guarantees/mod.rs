@@ -4,6 +4,7 @@
 mod atomic;
 mod bytes;
 mod isolation;
+mod leases;
 mod not_promised;
 mod nothing_lost;
 mod once;

@@ -12,7 +12,7 @@ use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until}
 
 on_every_combination!(processes_share_fairly_and_a_killed_ones_work_moves_within_a_lease_period);
 
-async fn shares<D: TestDatabase>(store: &D::Store, resource: &Resource) -> Vec<usize> {
+pub(super) async fn shares<D: TestDatabase>(store: &D::Store, resource: &Resource) -> Vec<usize> {
     let mut session = store.begin().await.expect("a transaction");
     let owners = store
         .owners(&mut session, resource)
@@ -28,7 +28,7 @@ async fn shares<D: TestDatabase>(store: &D::Store, resource: &Resource) -> Vec<u
     shares
 }
 
-async fn until_shares<D: TestDatabase>(
+pub(super) async fn until_shares<D: TestDatabase>(
     store: &D::Store,
     resource: &Resource,
     expected: &[usize],

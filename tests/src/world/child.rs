@@ -6,6 +6,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use posta::outbox::{ATTEMPTS_DEFAULT, DispatchPolicy};
 use posta::{Broker, Posta, Postgres, Sqlite, Tables};
@@ -30,6 +33,21 @@ pub(crate) struct Orders {
     pub(crate) enqueue: Option<(usize, i64, i64)>,
     /// How often a dispatch may fail, if not as often as by default.
     pub(crate) dispatch_attempts: Option<u32>,
+    /// What it does at which crash point, beginning with which hit.
+    pub(crate) at: Option<(Deed, &'static str, u64)>,
+    /// How long its leases last, in seconds, if not as long as in other tests.
+    pub(crate) lease_ttl_s: Option<u64>,
+    /// What its environment has in addition.
+    pub(crate) environment: Vec<(&'static str, String)>,
+}
+
+/// What a child does at a crash point instead of dying.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Deed {
+    /// It is paused, once, until somebody wakes it.
+    Pause,
+    /// The actor that comes there panics, each time.
+    Panic,
 }
 
 impl Service {
@@ -59,6 +77,13 @@ impl Service {
         if let Some(attempts) = orders.dispatch_attempts {
             command.env("POSTA_TEST_CHILD_ATTEMPTS", attempts.to_string());
         }
+        if let Some((deed, point, hit)) = orders.at {
+            command.env("POSTA_TEST_CHILD_AT", format!("{deed:?} {point} {hit}"));
+        }
+        if let Some(seconds) = orders.lease_ttl_s {
+            command.env("POSTA_TEST_CHILD_LEASE_TTL", seconds.to_string());
+        }
+        command.envs(orders.environment.iter().cloned());
         let mut child = command.spawn().expect("a child process");
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().expect("its standard output"));
@@ -81,16 +106,38 @@ impl Service {
         self.child.wait().expect("its end");
     }
 
+    /// Pauses it as SIGSTOP does.
+    pub(crate) fn pause(&self) {
+        signal(self.child.id(), "STOP");
+    }
+
+    /// Has it go on after a pause.
+    pub(crate) fn wake(&self) {
+        signal(self.child.id(), "CONT");
+    }
+
+    /// Waits until it is paused.
+    pub(crate) async fn paused(&self) {
+        let path = format!("/proc/{}/stat", self.child.id());
+        super::until("a child is paused", async || {
+            let stat = std::fs::read_to_string(&path).expect("its state");
+            // The name, which can hold anything, is in parentheses.
+            let (_, state) = stat.rsplit_once(") ").expect("a state after the name");
+            state.starts_with('T')
+        })
+        .await;
+    }
+
     /// Whether it has died.
     pub(crate) fn is_dead(&mut self) -> bool {
         self.child.try_wait().expect("its state").is_some()
     }
 
     /// Waits this long for its death, at most.
-    pub(crate) async fn dies_within(&mut self, patience: std::time::Duration) {
+    pub(crate) async fn dies_within(&mut self, patience: Duration) {
         let started = std::time::Instant::now();
         while !self.is_dead() && started.elapsed() < patience {
-            actix_rt::time::sleep(std::time::Duration::from_millis(20)).await;
+            actix_rt::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -132,16 +179,68 @@ fn run_when_asked() {
     }
 }
 
+/// Sends a signal.
+fn signal(id: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), id.to_string()])
+        .status();
+    assert!(
+        sent.expect("signals can be sent").success(),
+        "SIG{name} to {id}"
+    );
+}
+
+/// What this child was asked to do at a crash point.
+static AT: OnceLock<(Deed, String, u64)> = OnceLock::new();
+/// How often it has come there.
+static HITS: AtomicU64 = AtomicU64::new(0);
+
+fn at_crash_point(reached: &'static str) {
+    let Some((deed, point, first)) = AT.get() else {
+        return;
+    };
+    if point != reached {
+        return;
+    }
+    let hit = HITS.fetch_add(1, Ordering::SeqCst) + 1;
+    match deed {
+        Deed::Pause if hit == *first => signal(std::process::id(), "STOP"),
+        Deed::Panic if hit >= *first => panic!("told to panic at {point}"),
+        Deed::Pause | Deed::Panic => {}
+    }
+}
+
+/// Reads what the parent asks for at crash points.
+fn heed(orders: &str) {
+    let mut words = orders.split(' ');
+    let deed = match words.next() {
+        Some("Pause") => Deed::Pause,
+        Some("Panic") => Deed::Panic,
+        other => panic!("no such deed: {other:?}"),
+    };
+    let point = words.next().expect("a crash point").to_owned();
+    let hit = words.next().and_then(|hit| hit.parse().ok());
+    let _ = AT.set((deed, point, hit.expect("a number")));
+    posta::supervision::at_crash_points(at_crash_point);
+}
+
 fn run<D: TestDatabase>() {
     let env = |name: &str| std::env::var(format!("POSTA_TEST_CHILD_{name}"));
     super::log::show_logs();
+    if let Ok(orders) = env("AT") {
+        heed(&orders);
+    }
     actix::System::new().block_on(async move {
         let broker = Broker::from_url(&env("BROKER").expect("a broker")).expect("a valid broker");
         let tables = Tables::named(env("TABLES").expect("tables")).expect("a valid name");
         let builder = Posta::<D>::builder(&env("DATABASE").expect("a database"), broker);
         let attempts = env("ATTEMPTS").ok().and_then(|text| text.parse().ok());
         let dispatch = DispatchPolicy::default().attempts_max(attempts.unwrap_or(ATTEMPTS_DEFAULT));
-        let posta = quick(builder.tables(tables))
+        let mut builder = quick(builder.tables(tables));
+        if let Some(seconds) = env("LEASE_TTL").ok().and_then(|text| text.parse().ok()) {
+            builder = builder.lease_ttl(Duration::from_secs(seconds));
+        }
+        let posta = builder
             .dispatch(dispatch)
             .consumer(effects_consumer::<D>(&Calls::default()))
             .consumer(echoes_consumer::<D>())

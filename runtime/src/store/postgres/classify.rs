@@ -144,7 +144,7 @@ fn unknown_kind(error: &Error) -> Option<&str> {
 
 /// Whether the connection must not be used again, although it is open: its server has become
 /// read-only, or its prepared statements are out of date.
-fn spoils_connection(error: &Error) -> bool {
+pub(super) fn spoils_connection(error: &Error) -> bool {
     matches!(
         error,
         Error::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _)

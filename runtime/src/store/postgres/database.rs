@@ -1,8 +1,10 @@
+use diesel::connection::CacheSize;
 use diesel_async::{
-    AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager,
+    AnsiTransactionManager, AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection,
+    TransactionManager,
 };
 
-use super::classify::classify;
+use super::classify::{classify, spoils_connection};
 use super::connect::Manager;
 use super::{PostgresStore, enqueue, migration, scheduled};
 use crate::message::{Envelope, MessageId};
@@ -78,7 +80,22 @@ impl Database for Postgres {
         Ok(())
     }
 
+    /// In a transaction whose statement failed, every further one fails. Which one it was and why,
+    /// the application knows: it may have been one whose plan a migration has made stale, and would
+    /// fail again on this connection for ever. So all are prepared anew.
+    async fn rollback_unknown(connection: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
+        if connection.batch_execute("SELECT 1").await.is_err() {
+            connection.set_prepared_statement_cache_size(CacheSize::Disabled);
+            connection.set_prepared_statement_cache_size(CacheSize::Unbounded);
+        }
+        AnsiTransactionManager::rollback_transaction(connection).await
+    }
+
     fn classify(error: &diesel::result::Error) -> StoreErrorKind {
         classify(error)
+    }
+
+    fn spoils_connection(error: &diesel::result::Error) -> bool {
+        spoils_connection(error)
     }
 }

@@ -13,10 +13,13 @@ use crate::store::{Grant, LeaseStore, MemberId, Resource, StoreError, StoreError
 // the owner counts its lease's time, so an owner always stops before the database could give the
 // lease away.
 statements!(LeaseTexts {
+    // A process that is paused in the middle of a tick would keep the rows of its leases locked, and
+    // nobody could take them: the server ends such a transaction, after the time of a lease.
     join = "
 INSERT INTO {posta}member (resource, member, expires_at)
 VALUES ($1, $2, statement_timestamp() + $3 * interval '1 microsecond')
-ON CONFLICT (resource, member) DO UPDATE SET expires_at = excluded.expires_at";
+ON CONFLICT (resource, member) DO UPDATE SET expires_at = excluded.expires_at
+RETURNING set_config('idle_in_transaction_session_timeout', greatest($3 / 1000, 1000)::text, true)";
 
     // Rows that another member forgets at the same time are skipped: two members that take each
     // other for dead must not wait for each other's rows.
@@ -93,7 +96,8 @@ impl LeaseStore for PostgresStore {
             .bind::<Text, _>(name.as_str())
             .bind::<SqlUuid, _>(member.as_uuid())
             .bind::<BigInt, _>(micros(ttl))
-            .run(connection, OPERATION)
+            .returning::<(Text,)>()
+            .rows::<(String,)>(connection, OPERATION)
             .await?;
         Statement::new(&texts.forget)
             .bind::<Text, _>(name.as_str())
