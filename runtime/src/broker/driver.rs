@@ -44,6 +44,13 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
         queue: &'a PartitionQueue,
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>>;
 
+    /// Gives up the connections of this process: publishers and subscriptions fail, and whoever asks
+    /// for one gets it over a new connection. Nothing that was confirmed or acknowledged is undone;
+    /// what was delivered and not acknowledged is delivered again.
+    fn disconnect(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// Subscribes to the queue of what the broker gave up on for this consumer; `None` on a broker
     /// that gives up on nothing.
     fn subscribe_dead<'a>(

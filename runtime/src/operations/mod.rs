@@ -4,14 +4,14 @@
 //! spawns the actor system:
 //!
 //! ```text
-//! root arbiter     supervisor "outbox"        dispatchers, one per arbiter
-//!                  supervisor "<consumer>"    one partition actor per partition
-//!                  supervisor "leases"        one lease keeper for the lanes and one per consumer
-//!                  supervisor "wakes"         the relay between processes
-//!                  supervisor "operations"    the replayer
+//! root   supervisor "outbox"              dispatchers, one per arbiter
+//!        supervisor "consumer <name>"     one partition actor per partition
+//!        supervisor "leases"              one lease keeper for the lanes and one per consumer
+//!        supervisor "wakes"               the relay between processes
+//!        supervisor "operations"          the replayer
 //! ```
 //!
-//! Children are spread over the arbiters, each of them one thread.
+//! What a supervisor sees and does stands in [`crate::supervision`].
 
 mod builder;
 mod counters;
@@ -23,7 +23,6 @@ mod replay;
 pub mod settings;
 mod spawn;
 mod status;
-mod tree;
 
 pub use builder::Builder;
 pub use counters::{Counters, Counts};

@@ -2,8 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::prelude::*;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::operator::{Operator, OperatorError, Wiring};
 use super::{Builder, ConsumerStatus, Counters, Settings, Status, StopError, TransactionError};
@@ -15,7 +14,7 @@ use crate::store::{
     Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, ScheduleStore, Store,
     StoreError, Tx,
 };
-use crate::supervision::{ChildState, Drained, Phase, Registry, Supervisor, Wake, crash_point};
+use crate::supervision::{ChildState, Phase, Registry, Tree, Wake, crash_point};
 
 /// How long aborted children get to be dropped.
 const ABORT_GRACE: Duration = Duration::from_secs(1);
@@ -37,10 +36,7 @@ pub(super) struct Running {
     pub(super) boards: Vec<Board>,
     pub(super) declared: Vec<watch::Receiver<bool>>,
     pub(super) settings: Settings,
-    pub(super) registry: Registry,
-    pub(super) phase: watch::Sender<Phase>,
-    pub(super) supervisors: Vec<Addr<Supervisor>>,
-    pub(super) arbiters: Vec<Arbiter>,
+    pub(super) tree: Tree,
 }
 
 impl<D: Database> Posta<D> {
@@ -156,7 +152,7 @@ impl<D: Database> Posta<D> {
     /// The state of every actor.
     #[must_use]
     pub fn registry(&self) -> &Registry {
-        &self.running.registry
+        &self.running.tree.registry
     }
 
     /// What the actors go by.
@@ -196,8 +192,8 @@ impl<D: Database> Posta<D> {
             dispatch_dead_letters,
             consumers,
             counts: self.counters.counts(),
-            children: self.running.registry.children(),
-            healthy: self.running.registry.is_healthy(),
+            children: self.running.tree.registry.children(),
+            healthy: self.running.tree.registry.is_healthy(),
         })
     }
 
@@ -226,18 +222,10 @@ impl<D: Database> Posta<D> {
     /// When the grace was not enough; what was in flight is undone by the database and delivered
     /// again.
     pub async fn stop(&self) -> Result<(), StopError> {
-        self.running.advance(Phase::Drain);
-        let drain = async {
-            for supervisor in &self.running.supervisors {
-                let (drained, wait) = oneshot::channel();
-                // A supervisor that is gone has nothing left to drain.
-                if supervisor.send(Drained(drained)).await.is_ok() {
-                    let _ = wait.await;
-                }
-            }
-        };
+        let tree = &self.running.tree;
+        Phase::Drain.advance(&tree.phase);
         let grace = self.running.settings.grace;
-        let outcome = match tokio::time::timeout(grace, drain).await {
+        let outcome = match tokio::time::timeout(grace, tree.drained()).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.unfinished()),
         };
@@ -251,20 +239,17 @@ impl<D: Database> Posta<D> {
                 "leases were not given back; they expire"
             );
         }
-        self.running.arbiters.iter().for_each(|arbiter| {
-            // `false`: it has stopped already.
-            let _ = arbiter.stop();
-        });
+        tree.arbiters.stop();
         outcome
     }
 
     async fn abort(&self) {
-        self.running.advance(Phase::Abort);
+        Phase::Abort.advance(&self.running.tree.phase);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     fn unfinished(&self) -> StopError {
-        let children = self.running.registry.children().into_iter();
+        let children = self.running.tree.registry.children().into_iter();
         let unfinished = children
             .filter(|(_, status)| status.state != ChildState::Drained)
             .map(|(name, _)| name)
@@ -273,16 +258,6 @@ impl<D: Database> Posta<D> {
             grace: self.running.settings.grace,
             unfinished,
         }
-    }
-}
-
-impl Running {
-    fn advance(&self, to: Phase) {
-        self.phase.send_if_modified(|phase| {
-            let forward = *phase < to;
-            *phase = (*phase).max(to);
-            forward
-        });
     }
 }
 

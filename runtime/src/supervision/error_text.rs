@@ -49,6 +49,16 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a value that is no text".to_owned())
 }
 
+/// A text of at most so many bytes, cut between two characters.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
 /// A text that takes no more than it may have.
 #[derive(Default)]
 struct Text(String);

@@ -206,6 +206,13 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
         })
     }
 
+    fn disconnect(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.shared.publishing.empty().await;
+            self.shared.consuming.empty().await;
+        })
+    }
+
     fn subscribe_dead<'a>(
         &'a self,
         consumer: &'a str,

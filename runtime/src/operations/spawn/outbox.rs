@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use super::shared::Shared;
+use crate::broker::Declaration;
+use crate::lease::Board;
+use crate::message::SLOTS;
+use crate::outbox::Dispatcher;
+use crate::store::Database;
+use crate::supervision::{Place, Tree};
+
+/// Starts the dispatchers. They share the declarations of this process's consumers and the broker's
+/// connection for publishing: a rebuild forgets both.
+pub(super) fn start<D: Database>(
+    tree: &Tree,
+    shared: &Shared<D>,
+    lanes: &Board,
+    declarations: &[Declaration<D>],
+) {
+    let (driver, shared_declarations) = (shared.driver.clone(), declarations.to_vec());
+    let concern = tree.concern("outbox", move || {
+        let (driver, declarations) = (driver.clone(), shared_declarations.clone());
+        async move {
+            for declaration in &declarations {
+                declaration.forget().await;
+            }
+            driver.disconnect().await;
+        }
+    });
+    let settings = &shared.settings;
+    let policies = Arc::new(settings.dispatch.clone());
+    let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
+    for index in 0..of {
+        let dispatcher = Dispatcher::<D> {
+            store: shared.store.clone(),
+            driver: shared.driver.clone(),
+            board: lanes.clone(),
+            declarations: declarations.to_vec(),
+            index,
+            of,
+            batch: settings.dispatch_batch,
+            payload_bytes_max: settings.payload_bytes_max,
+            policies: policies.clone(),
+            poll_interval_max: settings.poll_interval_max,
+            enqueued: shared.wakes.enqueued.clone(),
+            counters: shared.counters.clone(),
+            client: shared.client.clone(),
+            filled: shared.wakes.filled.clone(),
+        };
+        concern.start(format!("dispatcher {index}"), Place::Spread, move |life| {
+            dispatcher.clone().run(life)
+        });
+    }
+}
