@@ -13,7 +13,7 @@ use crate::lease::{Board, MemberId};
 use crate::operations::Counters;
 use crate::outbox::Outbox;
 use crate::store::{Database, RetryStore, Store};
-use crate::supervision::{ChildError, Life, Wake};
+use crate::supervision::{ChildError, Life, Registry, Wake};
 use crate::telemetry::Client;
 
 /// The board is looked at this often without a call: nothing may depend on one.
@@ -28,6 +28,9 @@ pub(super) const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// which would count that as a redelivery.
 #[derive(Clone)]
 pub(crate) struct Partition<D: Database> {
+    /// Its actor's name in the registry.
+    pub(crate) child: Arc<str>,
+    pub(crate) registry: Registry,
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,

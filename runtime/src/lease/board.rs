@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ pub(crate) struct Board {
     changed: Wake,
     /// Calls the keeper when a use ended.
     returned: Wake,
+    /// When the keeper wrote on it last.
+    ticked: Arc<Mutex<Option<Instant>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,11 +84,17 @@ impl Board {
             entries: Arc::default(),
             changed: Wake::new(),
             returned: Wake::new(),
+            ticked: Arc::default(),
         }
     }
 
     pub(crate) fn resource(&self) -> &Resource {
         &self.resource
+    }
+
+    /// When its keeper knew last what this process owns; `None` before its first tick.
+    pub(crate) fn ticked(&self) -> Option<Instant> {
+        *self.ticked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A listener that is called when grants come or go.
@@ -169,6 +177,7 @@ impl Board {
     /// Replaces what is owned by what the database said, valid until `valid_until`.
     pub(crate) fn set(&self, owned: &[Grant], valid_until: Instant) {
         self.lose_all_but(owned);
+        *self.ticked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut entries = self.lock();
         let mut changed = false;
         for grant in owned {
@@ -295,7 +304,7 @@ impl Board {
         // Nothing panics while holding it; if it did, the map would still be whole.
         self.entries
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

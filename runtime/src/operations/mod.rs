@@ -16,17 +16,23 @@
 mod builder;
 mod counters;
 mod error;
+mod health;
 pub mod operator;
 mod posta;
 mod relay;
 mod replay;
 pub mod settings;
+mod signals;
 mod spawn;
 mod status;
+mod stop;
+#[cfg(target_os = "linux")]
+mod systemd;
 
 pub use builder::Builder;
 pub use counters::{Counters, Counts};
-pub use error::{StartError, StopError, TransactionError};
+pub use error::{StartError, StopError, StopErrorKind, TransactionError};
+pub use health::Health;
 pub use operator::{Operator, OperatorError};
 pub use posta::Posta;
 pub use settings::Settings;

@@ -3,11 +3,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
+use std::time::Instant;
 
 use actix::{Arbiter, ArbiterHandle};
 
 /// Beats in a row without an answer after which an arbiter counts as blocked.
 pub(crate) const BEATS_MISSED_MAX: u32 = 8;
+
+/// One that stays blocked for so many times as long as it took to find that out cannot be expected
+/// back, and nobody in this process can take from its thread what it holds: a transaction, a
+/// connection.
+const BLOCKED_SPANS_MAX: u32 = 4;
 
 /// The threads that children live on.
 ///
@@ -46,7 +52,20 @@ pub(crate) struct Lost {
 struct Blocked {
     seat: Seat,
     child: Option<Arc<str>>,
+    since: Instant,
+    /// Since it was found.
     beats: u32,
+}
+
+/// An arbiter that is blocked.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockedArbiter {
+    /// The child that was last seen running on it.
+    pub(crate) child: Option<Arc<str>>,
+    /// When that was found.
+    pub(crate) since: Instant,
+    /// Whether it has been for so long that it cannot be expected back.
+    pub(crate) is_hopeless: bool,
 }
 
 impl Arbiters {
@@ -102,6 +121,7 @@ impl Arbiters {
                 self.shared.blocked().push(Blocked {
                     seat,
                     child,
+                    since: Instant::now(),
                     beats: 0,
                 });
             }
@@ -120,14 +140,15 @@ impl Arbiters {
         lost
     }
 
-    /// Those that are blocked: the child that was last seen there, and for how many beats since it
-    /// was found.
-    pub(crate) fn blocked(&self) -> Vec<(Option<Arc<str>>, u32)> {
+    /// Those that are blocked.
+    pub(crate) fn blocked(&self) -> Vec<BlockedArbiter> {
         let blocked = self.shared.blocked();
-        blocked
-            .iter()
-            .map(|blocked| (blocked.child.clone(), blocked.beats))
-            .collect()
+        let view = |blocked: &Blocked| BlockedArbiter {
+            child: blocked.child.clone(),
+            since: blocked.since,
+            is_hopeless: blocked.beats >= BEATS_MISSED_MAX * BLOCKED_SPANS_MAX,
+        };
+        blocked.iter().map(view).collect()
     }
 
     /// Whether a thread is that of a blocked arbiter.

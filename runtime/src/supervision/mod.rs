@@ -31,7 +31,7 @@ pub use crash::at_crash_points;
 pub(crate) use crash::crash_point;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use error_text::ERROR_BYTES_MAX;
-pub(crate) use error_text::{chain, error_chain, panic_text};
+pub(crate) use error_text::{chain, error_chain};
 pub(crate) use life::Life;
 pub use panic::Caught;
 pub use phase::Phase;

@@ -11,11 +11,6 @@ use super::rebuild::Rebuild;
 use super::supervisor::{LostArbiters, Supervisor};
 use super::{Pace, PastBudget, Phase, Registry};
 
-/// An arbiter that stays blocked for so many times as long as it took to find that out cannot be
-/// expected back, and nobody in this process can take from its thread what it holds: a transaction,
-/// a connection.
-const BLOCKED_SPANS_MAX: u32 = 4;
-
 /// A concern that the root is to look after.
 pub(super) struct Adopt {
     pub(super) concern: Arc<str>,
@@ -104,12 +99,11 @@ impl Root {
             }
         }
         let blocked = self.arbiters.blocked();
-        let long = |beats: u32| beats >= BEATS_MISSED_MAX * BLOCKED_SPANS_MAX;
-        let hopeless = blocked.iter().find(|(_, beats)| long(*beats));
+        let hopeless = blocked.iter().find(|blocked| blocked.is_hopeless);
         match hopeless {
-            Some((child, _)) if !self.is_blocked => {
+            Some(blocked) if !self.is_blocked => {
                 self.is_blocked = true;
-                let child = child.as_deref().unwrap_or("nobody known");
+                let child = blocked.child.as_deref().unwrap_or("nobody known");
                 self.fail(format!("the arbiter of {child:?} stays blocked"));
             }
             Some(_) => {}

@@ -373,7 +373,7 @@ async fn what_blocks_its_thread_is_found_and_everything_else_there_goes_on_elsew
     assert!(status(&tree.registry, "sibling").last_error.is_none());
     let blocked = tree.arbiters.blocked();
     assert_eq!(blocked.len(), 1);
-    assert_eq!(blocked[0].0.as_deref(), Some("blocker"));
+    assert_eq!(blocked[0].child.as_deref(), Some("blocker"));
     assert_eq!(dropped.load(Ordering::SeqCst), 0, "it cannot be dropped");
     let_go.send(()).expect("it waits");
     until("its thread is back and ended", || {

@@ -48,14 +48,14 @@ impl<D: Database> Consuming<D> {
         let handlers = self.handlers.clone();
         let announcement = Announcement::new(shared.store.clone(), &self.name, handlers);
         for number in 0..self.partitions {
-            let partition = self.partition(shared, &announcement, number);
-            concern.start(self.child(number), Place::Spread, move |life| {
+            let partition = self.partition(tree, shared, &announcement, number);
+            concern.start(partition.child.clone(), Place::Spread, move |life| {
                 partition.clone().run(life)
             });
         }
         if shared.driver.capabilities().delivery_limit {
             let dead_queue = DeadQueue {
-                partition: self.partition(shared, &announcement, 0),
+                partition: self.partition(tree, shared, &announcement, 0),
             };
             let name = format!("{} dead queue", self.name);
             concern.start(name, Place::Spread, move |life| {
@@ -65,19 +65,17 @@ impl<D: Database> Consuming<D> {
         concern
     }
 
-    /// The name of a partition's actor.
-    pub(super) fn child(&self, number: u8) -> String {
-        format!("{} {number}", self.name)
-    }
-
     fn partition(
         &self,
+        tree: &Tree,
         shared: &Shared<D>,
         announcement: &Announcement<D>,
         number: u8,
     ) -> Partition<D> {
         let settings = &shared.settings;
         Partition {
+            child: format!("{} {number}", self.name).into(),
+            registry: tree.registry.clone(),
             store: shared.store.clone(),
             driver: shared.driver.clone(),
             board: self.board.clone(),

@@ -25,6 +25,8 @@ mod wakes;
 
 use std::collections::BTreeMap;
 
+use tokio::sync::watch;
+
 use self::consumer::Consuming;
 use self::shared::Shared;
 use super::operator::Wiring;
@@ -93,12 +95,23 @@ impl<D: Database> Parts<D> {
             settings,
             ..
         } = shared;
+        let awaited = watch::Sender::new(false);
+        #[cfg(target_os = "linux")]
+        super::systemd::Systemd {
+            tree: tree.clone(),
+            boards: boards.clone(),
+            awaited: awaited.subscribe(),
+            grace: settings.grace,
+        }
+        .start();
         let running = Running {
             member,
             boards,
             declared,
             settings,
             tree,
+            awaited,
+            stopped: watch::Sender::new(false),
         };
         Posta::new(
             store,

@@ -30,7 +30,8 @@ pub(crate) use hook::install;
 pub(crate) const BACKTRACE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A panic that a guard caught.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Caught {
     /// What it was given; at most 64 KiB.
     pub text: String,
@@ -42,6 +43,10 @@ pub struct Caught {
 
 impl Caught {
     fn new(payload: &(dyn Any + Send), seen: Option<hook::Seen>) -> Self {
+        // It was caught before, on another thread, and goes on here.
+        if let Some(caught) = payload.downcast_ref::<Self>() {
+            return caught.clone();
+        }
         let (place, backtrace) = match seen {
             Some(seen) => (seen.place, seen.backtrace),
             None => (None, None),
