@@ -44,6 +44,19 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
         queue: &'a PartitionQueue,
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>>;
 
+    /// How a partition's queue is, by the broker's own count: what a process that believes to be
+    /// consuming is held against. `None` from a broker that cannot tell. Cheap: it is asked once
+    /// per lease period and partition, and counts no messages one by one.
+    ///
+    /// # Errors
+    /// When the queue is missing, or the broker does not answer.
+    fn queue_depth<'a>(
+        &'a self,
+        _queue: &'a PartitionQueue,
+    ) -> BoxFuture<'a, Result<Option<QueueDepth>, BrokerError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Gives up the connections of this process: publishers and subscriptions fail, and whoever asks
     /// for one gets it over a new connection. Nothing that was confirmed or acknowledged is undone;
     /// what was delivered and not acknowledged is delivered again.
@@ -59,6 +72,16 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<MaybeSubscription<D>, BrokerError>> {
         Box::pin(async { Ok(None) })
     }
+}
+
+/// What waits in a partition's queue, and who for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Messages that wait to be delivered; on a broker that would have to count them one by one,
+    /// 1 if there are any.
+    pub ready: u64,
+    /// Subscriptions, as far as the broker knows of any.
+    pub consumers: Option<u32>,
 }
 
 /// A subscription, if there is anything to subscribe to.

@@ -27,6 +27,7 @@ impl<D: Database> Partition<D> {
             }
         };
         let outcome = process.run(in_time).await;
+        self.progress.step();
         if let Err(HandleError::Panicked(panic)) = &outcome {
             self.count_panic(envelope, panic);
         }

@@ -8,7 +8,7 @@
 //!        supervisor "consumer <name>"     one partition actor per partition
 //!        supervisor "leases"              one lease keeper for the lanes and one per consumer
 //!        supervisor "wakes"               the relay between processes
-//!        supervisor "operations"          the replayer
+//!        supervisor "operations"          the replayer, and who looks whether all are alive
 //! ```
 //!
 //! What a supervisor sees and does stands in [`crate::supervision`].
@@ -17,6 +17,7 @@ mod builder;
 mod counters;
 mod error;
 mod health;
+mod liveness;
 pub mod operator;
 mod posta;
 mod relay;

@@ -10,7 +10,7 @@ use crate::lease::{Board, LeaseUse};
 use crate::message::Slot;
 use crate::operations::Counters;
 use crate::store::{Database, Fence, OutboxStore, ScheduleStore, Session, Store};
-use crate::supervision::{ChildError, Life, Wake, WakeListener, crash_point};
+use crate::supervision::{ChildError, Life, Progress, Wake, WakeListener, crash_point};
 use crate::telemetry::Client;
 
 /// The pause after the first look that found nothing; it doubles from there.
@@ -24,6 +24,8 @@ const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// and is no row's attempt.
 #[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
+    /// A step is a round that settled rows.
+    pub(crate) progress: Progress,
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
@@ -192,6 +194,7 @@ impl<D: Database> Dispatcher<D> {
             .publish_all(rows, settlement, &fences, publisher)
             .await?;
         self.counters.add_dispatched(&settled);
+        self.progress.step();
         if settled.lost > 0 {
             tracing::info!(
                 rows = settled.lost,

@@ -51,6 +51,7 @@ impl Concern {
 
     /// Has a child drain alone, and for good: it finishes what is in flight, and leaves the
     /// registry. A child of its name can be started when it has left.
+    #[allow(dead_code)] // Nobody has left for good as yet.
     pub(crate) fn finish(&self, name: impl Into<Arc<str>>) {
         self.tell(name, Order::Finish);
     }

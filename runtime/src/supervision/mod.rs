@@ -10,6 +10,7 @@ mod error_text;
 mod life;
 pub(crate) mod panic;
 mod phase;
+mod progress;
 mod rebuild;
 mod registry;
 mod root;
@@ -35,6 +36,7 @@ pub(crate) use error_text::{chain, error_chain};
 pub(crate) use life::Life;
 pub use panic::Caught;
 pub use phase::Phase;
+pub(crate) use progress::{Doing, Progress};
 pub use registry::{ChildState, ChildStatus, ConcernStatus, Registry};
 use tree::Forget;
 #[cfg(test)]

@@ -115,12 +115,12 @@ impl Root {
     fn fail(&mut self, reason: String) {
         tracing::error!(%reason, then = %self.past_budget, "the runtime has failed");
         if self.past_budget == PastBudget::Exit {
+            Phase::Drain.advance(&self.phase);
             self.ending.send_if_modified(|ending| {
                 let first = ending.is_none();
                 ending.get_or_insert(reason);
                 first
             });
-            Phase::Drain.advance(&self.phase);
         }
     }
 }

@@ -168,7 +168,11 @@ impl Supervisor {
         let error = match outcome {
             Outcome::Finished if draining => return self.finish(name),
             Outcome::Finished if told_to_finish => return self.dismiss(name),
-            Outcome::Finished => "ended before it was told to".to_owned(),
+            Outcome::Finished => match &*incarnation.orders.borrow() {
+                // It has seen the order first, and obeyed.
+                Order::End(reason) => reason.clone(),
+                _ => "ended before it was told to".to_owned(),
+            },
             Outcome::Failed(error) => error,
             Outcome::Panicked(panic) => {
                 tracing::error!(

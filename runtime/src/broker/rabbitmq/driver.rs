@@ -9,7 +9,7 @@ use super::slot::ConnectionSlot;
 use super::{QueueState, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
 use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, MaybeSubscription, PartitionQueue,
-    Publisher, Subscription, Topology,
+    Publisher, QueueDepth, Subscription, Topology,
 };
 use crate::store::Database;
 
@@ -203,6 +203,19 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>> {
         Box::pin(async move {
             Ok(Box::new(self.subscribe_to(queue).await?) as Box<dyn Subscription<D>>)
+        })
+    }
+
+    fn queue_depth<'a>(
+        &'a self,
+        queue: &'a PartitionQueue,
+    ) -> BoxFuture<'a, Result<Option<QueueDepth>, BrokerError>> {
+        Box::pin(async move {
+            let state = self.queue_state(queue).await?;
+            Ok(Some(QueueDepth {
+                ready: u64::from(state.ready),
+                consumers: Some(state.consumers),
+            }))
         })
     }
 

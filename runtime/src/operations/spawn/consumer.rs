@@ -5,8 +5,9 @@ use crate::broker::{Declaration, PartitionQueue, Topology};
 use crate::consumer::{Announcement, Consumer, DeadQueue, Handlers, HeldCounts, Partition, State};
 use crate::lease::{Board, Resource};
 use crate::message::MessageType;
+use crate::operations::liveness::{Kind, Subject};
 use crate::store::Database;
-use crate::supervision::{Concern, Place, Tree};
+use crate::supervision::{Concern, Place, Progress, Tree};
 
 /// The retry table is looked at less often than queues: what its owner puts there, it knows of.
 const RETRY_LOOK_POLLS: u32 = 5;
@@ -49,6 +50,16 @@ impl<D: Database> Consuming<D> {
         let announcement = Announcement::new(shared.store.clone(), &self.name, handlers);
         for number in 0..self.partitions {
             let partition = self.partition(tree, shared, &announcement, number);
+            shared.subjects.add(Subject {
+                concern: concern.clone(),
+                child: partition.child.clone(),
+                progress: partition.progress.clone(),
+                board: self.board.clone(),
+                kind: Kind::Partition {
+                    queue: partition.queue.clone(),
+                    patience: self.handlers.deadline_max() + shared.settings.lease_ttl * 4,
+                },
+            });
             concern.start(partition.child.clone(), Place::Spread, move |life| {
                 partition.clone().run(life)
             });
@@ -76,6 +87,7 @@ impl<D: Database> Consuming<D> {
         Partition {
             child: format!("{} {number}", self.name).into(),
             registry: tree.registry.clone(),
+            progress: Progress::default(),
             store: shared.store.clone(),
             driver: shared.driver.clone(),
             board: self.board.clone(),

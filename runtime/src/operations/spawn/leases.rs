@@ -1,11 +1,14 @@
+use std::sync::Arc;
+
 use tokio::sync::watch;
 
 use super::consumer::Consuming;
 use super::shared::Shared;
 use crate::lease::{Board, Keeper};
 use crate::message::SLOTS;
+use crate::operations::liveness::{Kind, Subject};
 use crate::store::Database;
-use crate::supervision::{Concern, Place, Tree};
+use crate::supervision::{Concern, Place, Progress, Tree};
 
 /// Starts a keeper for the lanes and one for each consumer's partitions; returns how many processes
 /// share the lanes. What a keeper knows is on its board, which its users hold too: it outlives
@@ -45,6 +48,14 @@ fn keep<D: Database>(
         ttl: shared.settings.lease_ttl,
         members,
     };
-    let name = format!("lease keeper of {}", keeper.board.resource().name());
-    concern.start(name, Place::Inner, move |life| keeper.clone().run(life));
+    let child: Arc<str> = format!("lease keeper of {}", keeper.board.resource().name()).into();
+    shared.subjects.add(Subject {
+        concern: concern.clone(),
+        child: child.clone(),
+        // Its board says when it ticked.
+        progress: Progress::default(),
+        board: keeper.board.clone(),
+        kind: Kind::Keeper { ttl: keeper.ttl },
+    });
+    concern.start(child, Place::Inner, move |life| keeper.clone().run(life));
 }

@@ -8,7 +8,7 @@
 //!   ├─ consumer     for each: its partition actors, and who reads its dead queue
 //!   ├─ leases       a keeper for the lanes, and one per consumer
 //!   ├─ wakes        the relay between processes
-//!   └─ operations   the replayer
+//!   └─ operations   the replayer, and who looks whether all are alive
 //! ```
 //!
 //! Users first, keepers last: a keeper drains when its board is idle. Children that run nothing of

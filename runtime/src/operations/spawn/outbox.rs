@@ -4,9 +4,10 @@ use super::shared::Shared;
 use crate::broker::Declaration;
 use crate::lease::Board;
 use crate::message::SLOTS;
+use crate::operations::liveness::{Kind, Subject};
 use crate::outbox::Dispatcher;
 use crate::store::Database;
-use crate::supervision::{Place, Tree};
+use crate::supervision::{Place, Progress, Tree};
 
 /// Starts the dispatchers. They share the declarations of this process's consumers and the broker's
 /// connection for publishing: a rebuild forgets both.
@@ -30,7 +31,17 @@ pub(super) fn start<D: Database>(
     let policies = Arc::new(settings.dispatch.clone());
     let of = settings.arbiters.min(usize::from(SLOTS)) as u8;
     for index in 0..of {
+        let progress = Progress::default();
+        let child: Arc<str> = format!("dispatcher {index}").into();
+        shared.subjects.add(Subject {
+            concern: concern.clone(),
+            child: child.clone(),
+            progress: progress.clone(),
+            board: lanes.clone(),
+            kind: Kind::Dispatcher { index, of },
+        });
         let dispatcher = Dispatcher::<D> {
+            progress,
             store: shared.store.clone(),
             driver: shared.driver.clone(),
             board: lanes.clone(),
@@ -46,7 +57,7 @@ pub(super) fn start<D: Database>(
             client: shared.client.clone(),
             filled: shared.wakes.filled.clone(),
         };
-        concern.start(format!("dispatcher {index}"), Place::Spread, move |life| {
+        concern.start(child, Place::Spread, move |life| {
             dispatcher.clone().run(life)
         });
     }

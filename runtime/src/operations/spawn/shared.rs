@@ -6,6 +6,7 @@ use super::wakes::Wakes;
 use crate::broker::database::DatabaseBroker;
 use crate::broker::{Broker, BrokerDriver, BrokerKind};
 use crate::lease::MemberId;
+use crate::operations::liveness::Subjects;
 use crate::operations::{Counters, Settings};
 use crate::outbox::Outbox;
 use crate::store::{Database, Store};
@@ -22,6 +23,8 @@ pub(super) struct Shared<D: Database> {
     pub(super) member: MemberId,
     /// The turn to run a message of which processes may have died.
     pub(super) alone: Arc<Mutex<()>>,
+    /// Who is looked at.
+    pub(super) subjects: Subjects,
     pub(super) settings: Settings,
 }
 
@@ -43,6 +46,7 @@ impl<D: Database> Shared<D> {
             client,
             member,
             alone: Arc::default(),
+            subjects: Subjects::default(),
             settings,
         }
     }
