@@ -302,9 +302,7 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Entry>> {
         // Nothing panics while holding it; if it did, the map would still be whole.
-        self.entries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -85,6 +85,8 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.live { "live" } else { "not live" })?;
         f.write_str(if self.ready { ", ready" } else { ", not ready" })?;
-        self.reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
+        self.reasons
+            .iter()
+            .try_for_each(|reason| write!(f, "; {reason}"))
     }
 }

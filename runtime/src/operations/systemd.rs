@@ -45,7 +45,10 @@ impl Systemd {
         let (mut said_ready, mut said_stopping, mut said) = (false, false, String::new());
         loop {
             let health = Health::of(&self.tree, &self.boards);
-            let (ready, stopping) = (*awaited.borrow_and_update(), *phase.borrow_and_update() > Phase::Run);
+            let (ready, stopping) = (
+                *awaited.borrow_and_update(),
+                *phase.borrow_and_update() > Phase::Run,
+            );
             let mut states = Vec::new();
             if ready && !std::mem::replace(&mut said_ready, true) {
                 states.push(NotifyState::Ready);

@@ -15,6 +15,10 @@ pub(crate) const BEATS_MISSED_MAX: u32 = 8;
 /// connection.
 const BLOCKED_SPANS_MAX: u32 = 4;
 
+/// Most arbiters that are left behind: each keeps its thread. What blocks so many is not mended by
+/// one more.
+const BLOCKED_MAX: usize = 16;
+
 /// The threads that children live on.
 ///
 /// The first is the supervisors' own; nothing of the application's runs there, so they, the lease
@@ -111,6 +115,9 @@ impl Arbiters {
             if alive && seat.missed < BEATS_MISSED_MAX {
                 continue;
             }
+            if alive && self.shared.blocked().len() >= BLOCKED_MAX {
+                continue;
+            }
             let child = seat.pulse.running().filter(|_| alive);
             lost.push(Lost {
                 seat: seat.pulse.seat,
@@ -143,10 +150,11 @@ impl Arbiters {
     /// Those that are blocked.
     pub(crate) fn blocked(&self) -> Vec<BlockedArbiter> {
         let blocked = self.shared.blocked();
+        let too_many = blocked.len() >= BLOCKED_MAX;
         let view = |blocked: &Blocked| BlockedArbiter {
             child: blocked.child.clone(),
             since: blocked.since,
-            is_hopeless: blocked.beats >= BEATS_MISSED_MAX * BLOCKED_SPANS_MAX,
+            is_hopeless: too_many || blocked.beats >= BEATS_MISSED_MAX * BLOCKED_SPANS_MAX,
         };
         blocked.iter().map(view).collect()
     }

@@ -86,6 +86,10 @@ impl Root {
     /// Asks the arbiters whether they are alive, and has what lives on those that are not started
     /// elsewhere.
     fn beat(&mut self) {
+        // In a drain nothing is started elsewhere: who comes back finishes, who does not is aborted.
+        if *self.phase.borrow() >= Phase::Drain {
+            return;
+        }
         let lost = Arc::new(self.arbiters.beat());
         for lost in lost.iter() {
             tracing::error!(

@@ -353,7 +353,8 @@ impl Handler<LostArbiters> for Supervisor {
 
     /// What lives on a lost arbiter counts as ended: it is started again on a fresh one. What it
     /// holds is dropped when its thread comes back, if ever. Only whoever was seen running there
-    /// has failed; the others were unlucky, and their budget is theirs.
+    /// has failed; the others were unlucky, and their budget is theirs. What they share is forgotten:
+    /// over a connection a subscription of theirs would go on getting what nobody reads.
     fn handle(&mut self, LostArbiters(lost): LostArbiters, context: &mut Self::Context) {
         for lost in lost.iter() {
             let there: Vec<(Arc<str>, u64)> = self
@@ -369,6 +370,9 @@ impl Handler<LostArbiters> for Supervisor {
                     (name.clone(), it.number)
                 })
                 .collect();
+            if !there.is_empty() {
+                context.spawn((self.forget)().into_actor(self));
+            }
             for (name, number) in there {
                 let error = match &lost.child {
                     Some(child) if *child == name => {

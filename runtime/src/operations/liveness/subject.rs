@@ -60,13 +60,11 @@ impl Subjects {
     }
 
     /// Does something with what was found of one so far; `None` if it is looked at no longer.
-    pub(super) fn with<T>(
-        &self,
-        child: &str,
-        with: impl FnOnce(&mut Suspicion) -> T,
-    ) -> Option<T> {
+    pub(super) fn with<T>(&self, child: &str, with: impl FnOnce(&mut Suspicion) -> T) -> Option<T> {
         let mut all = self.lock();
-        let looked = all.iter_mut().find(|looked| *looked.subject.child == *child)?;
+        let looked = all
+            .iter_mut()
+            .find(|looked| *looked.subject.child == *child)?;
         Some(with(&mut looked.suspicion))
     }
 

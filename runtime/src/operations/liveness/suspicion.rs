@@ -99,7 +99,10 @@ mod tests {
         progress.begin(Doing::Working);
         progress.step();
         assert_eq!(suspicion.at_work_for(&progress, at(60)), None);
-        assert_eq!(suspicion.judge(&Finding::Explained, &progress, at(60)), None);
+        assert_eq!(
+            suspicion.judge(&Finding::Explained, &progress, at(60)),
+            None
+        );
         let worked = suspicion.at_work_for(&progress, at(90));
         assert_eq!(worked, Some(Duration::from_secs(30)));
     }

@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use super::{Kind, Liveness, Subject, Subjects};
 use crate::Sqlite;
 use crate::broker::{
-    BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, PartitionQueue, Publisher, QueueDepth,
-    Subscription, Topology,
+    BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, PartitionQueue, Publisher,
+    QueueDepth, Subscription, Topology,
 };
 use crate::lease::{Board, Grant, MemberId, Resource};
 use crate::message::{Envelope, MessageType};
@@ -238,7 +238,9 @@ async fn messages_that_are_ready_and_do_not_come_are_a_failure_unless_it_takes_s
         watched.looked(1).await;
     }
     assert_eq!(watched.status().restarts, 0);
-    watched.until_restarted("it waits for deliveries, messages are ready").await;
+    watched
+        .until_restarted("it waits for deliveries, messages are ready")
+        .await;
     watched.end().await;
 }
 
@@ -260,7 +262,9 @@ async fn a_handler_at_work_is_no_difference_until_it_is_far_past_its_deadline() 
     assert_eq!(busy.status().restarts, 0);
     busy.end().await;
     let stuck = watched(partition(Duration::from_millis(300)), Doing::Working).await;
-    stuck.until_restarted("it has been at work for longer than 300ms").await;
+    stuck
+        .until_restarted("it has been at work for longer than 300ms")
+        .await;
     stuck.end().await;
 }
 
@@ -276,7 +280,9 @@ async fn a_keeper_that_does_not_tick_while_the_database_answers_is_started_again
     assert_eq!(watched.status().restarts, 0);
     let (confirmed, _) = watched.status().confirmed.expect("it was confirmed");
     assert!(confirmed.starts_with("ticked "), "{confirmed}");
-    watched.until_restarted("it has not ticked for a lease period").await;
+    watched
+        .until_restarted("it has not ticked for a lease period")
+        .await;
     watched.end().await;
 }
 

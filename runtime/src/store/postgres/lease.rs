@@ -215,7 +215,15 @@ impl LeaseStore for PostgresStore {
         grants: &[Grant],
     ) -> Result<usize, StoreError> {
         let text = &self.texts().lease.give_back;
-        of_grants(connection, text, "give leases back", resource, member, grants).await
+        of_grants(
+            connection,
+            text,
+            "give leases back",
+            resource,
+            member,
+            grants,
+        )
+        .await
     }
 
     async fn desert(

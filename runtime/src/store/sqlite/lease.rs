@@ -230,7 +230,15 @@ impl LeaseStore for SqliteStore {
             "UPDATE {posta}lease SET owner = NULL, expires_at = NULL
              WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         );
-        of_grants(connection, free, "give leases back", resource, member, grants).await
+        of_grants(
+            connection,
+            free,
+            "give leases back",
+            resource,
+            member,
+            grants,
+        )
+        .await
     }
 
     async fn desert(
@@ -244,7 +252,15 @@ impl LeaseStore for SqliteStore {
             "UPDATE {posta}lease SET expires_at = {now}
              WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         );
-        of_grants(connection, desert, "desert leases", resource, member, grants).await
+        of_grants(
+            connection,
+            desert,
+            "desert leases",
+            resource,
+            member,
+            grants,
+        )
+        .await
     }
 
     async fn leave(

@@ -1,0 +1,71 @@
+//! Past the budgets: a concern that cannot be mended.
+
+use posta::supervision::PastBudget;
+use posta::{Postgres, Sqlite};
+
+use super::child::{Orders, Service};
+use crate::world::effects::effects_of;
+use crate::world::service::{Calls, ECHOES, Fate, builder, effects_consumer, enqueue};
+use crate::world::{BrokerKind, TestDatabase, World, until};
+
+/// Starts a service whose partitions of the first consumer panic over every delivery.
+async fn broken<D: TestDatabase>(world: &World<D>, past_budget: PastBudget) -> Service {
+    let service = Service::start(
+        world,
+        Orders {
+            panic_at: Some("consume.admitted"),
+            past_budget,
+            ..Orders::default()
+        },
+    );
+    let enqueuer = builder(world).start().await.expect("an enqueuing service");
+    enqueue(&enqueuer, 1, 0..1, |_, _| Fate::Succeed).await;
+    enqueuer.stop().await.expect("a drain");
+    service
+}
+
+/// What its child says when it has failed.
+const FAILED: &str = "\"consumer effects\" has failed past every budget: effects ";
+
+#[actix_rt::test]
+async fn a_runtime_that_has_failed_drains_and_exits_if_so_configured() {
+    let world = World::<Sqlite>::fresh(BrokerKind::Database).await;
+    let service = broken(&world, PastBudget::Exit).await;
+    let (code, said, _) = service.ended();
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("ended: the runtime has failed: consumer effects: effects "),
+        "{said}"
+    );
+    assert!(
+        said.contains("panicked: told to panic at consume.admitted (at "),
+        "{said}"
+    );
+    assert!(!said.contains("unfinished"), "{said}");
+}
+
+#[actix_rt::test]
+async fn a_runtime_that_has_failed_stays_up_says_so_and_serves_what_is_not_broken() {
+    let world = World::<Postgres>::fresh(BrokerKind::RabbitMq).await;
+    let mut service = broken(&world, PastBudget::StayUnhealthy).await;
+    let said = service.until_says(FAILED);
+    assert!(said.contains("health: live, not ready"), "{said}");
+    // Another process handles what it cannot, and it goes on with the other consumer.
+    let store = world.store();
+    let other = builder(&world)
+        .consumer(effects_consumer::<Postgres>(&Calls::default()))
+        .start()
+        .await
+        .expect("a running service");
+    enqueue(&other, 4, 1..3, |_, _| Fate::Echo).await;
+    until("the other consumer's effects are there", async || {
+        effects_of::<Postgres>(&store, ECHOES).await.len() >= 4
+    })
+    .await;
+    assert!(service.is_alive());
+    service.heal();
+    other.stop().await.expect("a drain");
+    service.signal("TERM");
+    let (code, said, _) = service.ended();
+    assert_eq!((code, said.as_str()), (Some(0), "ended: well"));
+}
