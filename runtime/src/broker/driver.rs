@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 
 use super::{BrokerError, Capabilities, PartitionQueue, Topology};
@@ -37,6 +39,12 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
 
     /// A publisher of its own, for one dispatcher: its confirms and returns reach nobody else.
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher<D>>, BrokerError>>;
+
+    /// The longest time that a publisher waits for the fate of one wave: whoever waits for longer
+    /// does not wait for the broker.
+    fn publish_timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
 
     /// Subscribes to one partition's queue.
     fn subscribe<'a>(

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::share::fair_share;
 use super::{Board, MemberId};
 use crate::store::{Database, LeaseStore, Store, StoreError};
-use crate::supervision::{Arbiters, ChildError, Life, crash_point};
+use crate::supervision::{Arbiters, ChildError, Life, Progress, crash_point};
 
 /// How much earlier than the database an owner stops to use a lease: room for clocks that do not
 /// run at quite the same speed.
@@ -16,6 +16,8 @@ const TICKS_PER_TTL: u32 = 3;
 #[derive(Clone)]
 pub(crate) struct Keeper<D: Database> {
     pub(crate) store: D::Store,
+    /// Each tick is a step.
+    pub(crate) progress: Progress,
     /// Where users live: what is used on a blocked one is deserted.
     pub(crate) arbiters: Arbiters,
     pub(crate) board: Board,
@@ -133,6 +135,7 @@ impl<D: Database> Keeper<D> {
         self.board.given_up(&deserted_here);
         self.board.note_takeovers(&taken_over);
         self.board.set(&owned, valid_until);
+        self.progress.step();
         self.members
             .send_if_modified(|known| std::mem::replace(known, members.len()) != members.len());
         Ok(())

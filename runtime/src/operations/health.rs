@@ -26,11 +26,12 @@ impl Health {
     /// Reads it off.
     pub(super) fn of(tree: &Tree, boards: &[Board]) -> Self {
         let mut reasons = Vec::new();
-        let supervised = tree.is_supervised();
+        let phase = *tree.phase.borrow();
+        // At the end of a drain they go as well.
+        let supervised = phase >= Phase::Drain || tree.is_supervised();
         if !supervised {
             reasons.push("a supervisor is gone".to_owned());
         }
-        let phase = *tree.phase.borrow();
         match phase {
             Phase::Run => {}
             Phase::Drain => reasons.push("it drains".to_owned()),

@@ -67,7 +67,10 @@ async fn a_second_signal_aborts_at_once() {
     let (code, said, _) = service.ended();
     assert_eq!(code, Some(1));
     assert!(said.contains("aborted by a second signal"), "{said}");
-    assert!(said.contains("unfinished: effects "), "{said}");
+    assert!(
+        said.contains("unfinished: ") && said.contains("effects "),
+        "{said}"
+    );
     nothing_is_lost(&world).await;
 }
 

@@ -1,5 +1,6 @@
 //! What systemd hears on its socket.
 
+use std::cell::RefCell;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use crate::world::{BrokerKind, PATIENCE, World};
 struct Manager {
     socket: UnixDatagram,
     folder: PathBuf,
+    heard: RefCell<Vec<String>>,
 }
 
 impl Manager {
@@ -23,7 +25,11 @@ impl Manager {
         socket
             .set_read_timeout(Some(Duration::from_millis(200)))
             .expect("a time limit");
-        Self { socket, folder }
+        Self {
+            socket,
+            folder,
+            heard: RefCell::default(),
+        }
     }
 
     fn environment(&self) -> Vec<(&'static str, String)> {
@@ -33,11 +39,11 @@ impl Manager {
         vec![("NOTIFY_SOCKET", path), ("WATCHDOG_USEC", watchdog)]
     }
 
-    /// Reads until somebody says this, as a line of its own; all lines until then.
-    fn until(&self, line: &str) -> Vec<String> {
-        let (started, mut heard) = (Instant::now(), Vec::new());
+    /// Reads until so many lines have begun like this; all lines so far.
+    fn until(&self, line: &str, times: usize) -> Vec<String> {
+        let (started, mut heard) = (Instant::now(), self.heard.borrow_mut());
         let mut buffer = [0; 4096];
-        while !heard.iter().any(|it: &String| it.starts_with(line)) {
+        while heard.iter().filter(|it| it.starts_with(line)).count() < times {
             assert!(
                 started.elapsed() < PATIENCE,
                 "never {line:?}, but {heard:#?}"
@@ -48,7 +54,7 @@ impl Manager {
             let text = String::from_utf8_lossy(&buffer[..bytes]);
             heard.extend(text.lines().map(str::to_owned));
         }
-        heard
+        heard.clone()
     }
 }
 
@@ -70,14 +76,12 @@ async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
             ..Orders::default()
         },
     );
-    let heard = manager.until("READY=1");
+    let heard = manager.until("READY=1", 1);
     assert!(!heard.contains(&"STOPPING=1".to_owned()));
-    for _ in 0..3 {
-        manager.until("WATCHDOG=1");
-    }
-    manager.until("STATUS=live, ready");
+    manager.until("WATCHDOG=1", 4);
+    manager.until("STATUS=live, ready", 1);
     service.signal("TERM");
-    let heard = manager.until("EXTEND_TIMEOUT_USEC=603000000");
+    let heard = manager.until("EXTEND_TIMEOUT_USEC=603000000", 1);
     assert!(heard.contains(&"STOPPING=1".to_owned()), "{heard:?}");
     let (code, said, _) = service.ended();
     assert_eq!((code, said.as_str()), (Some(0), "ended: well"));

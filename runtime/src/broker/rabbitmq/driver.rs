@@ -1,5 +1,6 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -204,6 +205,10 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
         Box::pin(async move {
             Ok(Box::new(self.subscribe_to(queue).await?) as Box<dyn Subscription<D>>)
         })
+    }
+
+    fn publish_timeout(&self) -> Duration {
+        self.shared.options.publish_timeout
     }
 
     fn queue_depth<'a>(

@@ -6,7 +6,10 @@ use futures_util::future::join_all;
 use super::{Finding, Kind, Subject, Subjects, dispatcher, keeper, partition};
 use crate::broker::BrokerDriver;
 use crate::store::{Database, Store, StoreError, StoreErrorKind};
-use crate::supervision::{ChildError, ChildState, Life};
+use crate::supervision::{ChildError, ChildState, Doing, Life};
+
+/// Shortest time that database and broker have for an answer.
+const ANSWER_TIMEOUT_MIN: Duration = Duration::from_secs(10);
 
 /// Looks at every subject once per lease period: the body of the liveness actor, one per process.
 #[derive(Clone)]
@@ -14,7 +17,7 @@ pub(crate) struct Liveness<D: Database> {
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) subjects: Subjects,
-    /// Between two looks, and how long the database may take to answer one.
+    /// Between two looks.
     pub(crate) interval: Duration,
 }
 
@@ -69,7 +72,7 @@ impl<D: Database> Liveness<D> {
             let mut findings = Vec::with_capacity(subjects.len());
             for subject in subjects {
                 findings.push(match subject.kind {
-                    Kind::Dispatcher { index, of } if runs(life, subject) => {
+                    Kind::Dispatcher { index, of, .. } if runs(life, subject) => {
                         let (board, lanes) = (&subject.board, (index, of));
                         Some(dispatcher::look(&self.store, &mut session, board, lanes).await?)
                     }
@@ -79,39 +82,42 @@ impl<D: Database> Liveness<D> {
             session.commit().await?;
             Ok(findings)
         };
-        let answered = tokio::time::timeout(self.interval, ask).await;
+        let answered = tokio::time::timeout(self.answer_timeout(), ask).await;
         answered.unwrap_or_else(|_elapsed| {
             Err(StoreError::new(
                 "look whether all actors make progress",
                 StoreErrorKind::Unavailable,
-                format!("no answer within {:?}", self.interval),
+                format!("no answer within {:?}", self.answer_timeout()),
             ))
         })
     }
 
     /// Looks at one subject, of which the database said this.
     async fn look(&self, life: &Life, subject: &Subject, asked: Option<Finding>) {
+        let progress = &subject.progress;
+        let at_work_for = self.subjects.with(&subject.child, |suspicion| {
+            suspicion.at_work_for(progress, Instant::now())
+        });
+        let at_work_for = at_work_for.flatten();
         let finding = match &subject.kind {
             _ if !runs(life, subject) => Finding::Explained,
+            Kind::Dispatcher { patience, .. } if progress.doing() == Doing::Working => {
+                Finding::of_work(at_work_for, *patience)
+            }
             Kind::Dispatcher { .. } => asked.unwrap_or(Finding::Explained),
             Kind::Keeper { ttl } => keeper::look(&subject.board, *ttl),
             Kind::Partition { queue, patience } => {
-                let progress = &subject.progress;
-                let at_work_for = self.subjects.with(&subject.child, |suspicion| {
-                    suspicion.at_work_for(progress, Instant::now())
-                });
-                let look = partition::look(
-                    &*self.driver,
-                    queue,
-                    progress,
-                    at_work_for.flatten(),
-                    *patience,
-                );
-                let looked = tokio::time::timeout(self.interval, look).await;
+                let look = partition::look(&*self.driver, queue, progress, at_work_for, *patience);
+                let looked = tokio::time::timeout(self.answer_timeout(), look).await;
                 looked.unwrap_or_else(|_elapsed| partition::without_answer(&"no answer in time"))
             }
         };
         self.take(life, subject, finding);
+    }
+
+    /// How long database and broker may take to answer a look: short leases make nobody faster.
+    fn answer_timeout(&self) -> Duration {
+        self.interval.max(ANSWER_TIMEOUT_MIN)
     }
 
     /// Notes a finding; a difference that has lasted is a failure.

@@ -11,7 +11,8 @@
 //!   |---|---|---|
 //!   | a partition that waits for deliveries | the broker knows of no subscription on its queue; messages are ready in it; the broker does not answer | no lease, making itself ready |
 //!   | a partition at work | it takes no step for longer than its longest handler's deadline and four looks | a handler within its deadline |
-//!   | a dispatcher | a row of its lanes that could be dispatched is still the first one | no lanes |
+//!   | a dispatcher that looks for rows | one of its lanes that could be dispatched is still the first one | no lanes |
+//!   | a dispatcher at work | it takes no step for longer than the broker may take for one wave and four looks | waiting for the broker |
 //!   | a lease keeper | its last tick is older than a lease period, while the database answers this actor | |
 //!
 //!   Whoever is degraded, backs off, or drains is explained: that is on record already.

@@ -15,15 +15,10 @@ pub(super) async fn look<D: Database>(
     at_work_for: Option<Duration>,
     patience: Duration,
 ) -> Finding {
-    match (progress.doing(), at_work_for) {
-        (Doing::Nothing, _) => return Finding::Explained,
-        (Doing::Working, Some(worked)) if worked > patience => {
-            return Finding::Different(format!(
-                "it has been at work for longer than {patience:?} without an end of anything"
-            ));
-        }
-        (Doing::Working, _) => return Finding::Explained,
-        (Doing::Waiting, _) => {}
+    match progress.doing() {
+        Doing::Nothing => return Finding::Explained,
+        Doing::Working => return Finding::of_work(at_work_for, patience),
+        Doing::Waiting => {}
     }
     match driver.queue_depth(queue).await {
         Ok(None) => Finding::Explained,

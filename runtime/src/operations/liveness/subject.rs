@@ -24,8 +24,13 @@ pub(crate) struct Subject {
 /// What kinds of actors there are to look at.
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// It serves the lanes with `number % of == index`.
-    Dispatcher { index: u8, of: u8 },
+    /// It serves the lanes with `number % of == index`, and waits for the broker's word on one wave
+    /// for so long at most.
+    Dispatcher {
+        index: u8,
+        of: u8,
+        patience: Duration,
+    },
     /// It reads this queue, and is at work for so long at most without a step.
     Partition {
         queue: PartitionQueue,

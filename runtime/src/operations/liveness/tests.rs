@@ -288,8 +288,13 @@ async fn a_keeper_that_does_not_tick_while_the_database_answers_is_started_again
 
 #[actix_rt::test]
 async fn a_dispatcher_that_leaves_the_same_row_first_is_started_again() {
-    let kind = Kind::Dispatcher { index: 0, of: 1 };
-    let watched = watched(kind, Doing::Nothing).await;
+    let patience = Duration::from_secs(3);
+    let kind = Kind::Dispatcher {
+        index: 0,
+        of: 1,
+        patience,
+    };
+    let watched = watched(kind, Doing::Waiting).await;
     // Without lanes there is nothing to hold it against.
     let message_type = MessageType::from_static("a.b").expect("a type");
     let envelope = Envelope::builder(message_type, "{}").build().expect("one");
@@ -309,6 +314,10 @@ async fn a_dispatcher_that_leaves_the_same_row_first_is_started_again() {
         watched.looked(1).await;
     }
     assert_eq!(watched.status().restarts, 0, "it settles rows");
+    watched.progress.begin(Doing::Working);
+    watched.looked(8).await;
+    assert_eq!(watched.status().restarts, 0, "it waits for the broker");
+    watched.progress.begin(Doing::Waiting);
     watched.until_restarted("row 1 of lane ").await;
     watched.end().await;
 }

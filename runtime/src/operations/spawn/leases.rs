@@ -41,6 +41,7 @@ fn keep<D: Database>(
 ) {
     let keeper = Keeper::<D> {
         store: shared.store.clone(),
+        progress: Progress::default(),
         arbiters: tree.arbiters.clone(),
         board,
         member: shared.member,
@@ -52,8 +53,7 @@ fn keep<D: Database>(
     shared.subjects.add(Subject {
         concern: concern.clone(),
         child: child.clone(),
-        // Its board says when it ticked.
-        progress: Progress::default(),
+        progress: keeper.progress.clone(),
         board: keeper.board.clone(),
         kind: Kind::Keeper { ttl: keeper.ttl },
     });

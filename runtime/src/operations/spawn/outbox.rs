@@ -38,7 +38,11 @@ pub(super) fn start<D: Database>(
             child: child.clone(),
             progress: progress.clone(),
             board: lanes.clone(),
-            kind: Kind::Dispatcher { index, of },
+            kind: Kind::Dispatcher {
+                index,
+                of,
+                patience: shared.driver.publish_timeout() + settings.lease_ttl * 4,
+            },
         });
         let dispatcher = Dispatcher::<D> {
             progress,
