@@ -8,6 +8,7 @@ mod concern;
 pub(crate) mod crash;
 mod error_text;
 mod life;
+mod lost;
 pub(crate) mod panic;
 mod phase;
 mod progress;

@@ -7,8 +7,9 @@ use tokio::sync::watch;
 
 use super::arbiters::{Arbiters, BEATS_MISSED_MAX};
 use super::budget::Spent;
+use super::lost::LostArbiters;
 use super::rebuild::Rebuild;
-use super::supervisor::{LostArbiters, Supervisor};
+use super::supervisor::Supervisor;
 use super::{Pace, PastBudget, Phase, Registry};
 
 /// A concern that the root is to look after.

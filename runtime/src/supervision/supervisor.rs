@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::{oneshot, watch};
 
-use super::arbiters::{Arbiters, Lost};
+use super::arbiters::Arbiters;
 use super::budget::Spent;
 use super::child::{Body, ChildActor, Ended, Outcome};
 use super::life::Order;
@@ -31,9 +31,6 @@ pub(super) struct Tell {
     pub(super) name: Arc<str>,
     pub(super) order: Order,
 }
-
-/// Arbiters that are lost, with what lives on them.
-pub(super) struct LostArbiters(pub(super) Arc<Vec<Lost>>);
 
 /// Asks to be told when every child has finished; only sensible once the phase has left `Run`.
 pub(super) struct Drained(pub(super) oneshot::Sender<()>);
@@ -76,10 +73,10 @@ pub(super) enum Standing {
 }
 
 pub(super) struct Incarnation {
-    number: u64,
-    seat: u64,
+    pub(super) number: u64,
+    pub(super) seat: u64,
     started: Instant,
-    orders: watch::Sender<Order>,
+    pub(super) orders: watch::Sender<Order>,
 }
 
 impl Message for Start {
@@ -87,10 +84,6 @@ impl Message for Start {
 }
 
 impl Message for Tell {
-    type Result = ();
-}
-
-impl Message for LostArbiters {
     type Result = ();
 }
 
@@ -146,7 +139,7 @@ impl Supervisor {
     }
 
     /// A child's incarnation has ended; nothing if it is not the one that runs.
-    fn ended(
+    pub(super) fn ended(
         &mut self,
         name: &Arc<str>,
         number: u64,
@@ -345,50 +338,6 @@ impl Handler<Ended> for Supervisor {
 
     fn handle(&mut self, ended: Ended, context: &mut Self::Context) {
         self.ended(&ended.name, ended.incarnation, ended.outcome, context);
-    }
-}
-
-impl Handler<LostArbiters> for Supervisor {
-    type Result = ();
-
-    /// What lives on a lost arbiter counts as ended: it is started again on a fresh one. What it
-    /// holds is dropped when its thread comes back, if ever. Only whoever was seen running there
-    /// has failed; the others were unlucky, and their budget is theirs. What they share is forgotten:
-    /// over a connection a subscription of theirs would go on getting what nobody reads.
-    fn handle(&mut self, LostArbiters(lost): LostArbiters, context: &mut Self::Context) {
-        for lost in lost.iter() {
-            let there: Vec<(Arc<str>, u64)> = self
-                .children
-                .iter()
-                .filter_map(|(name, child)| match &child.standing {
-                    Standing::Running(it) if it.seat == lost.seat => Some((name, it)),
-                    _ => None,
-                })
-                .map(|(name, it)| {
-                    it.orders
-                        .send_replace(Order::End("its arbiter is blocked".to_owned()));
-                    (name.clone(), it.number)
-                })
-                .collect();
-            if !there.is_empty() {
-                context.spawn((self.forget)().into_actor(self));
-            }
-            for (name, number) in there {
-                let error = match &lost.child {
-                    Some(child) if *child == name => {
-                        "it does not yield: its arbiter is blocked".to_owned()
-                    }
-                    child if *self.phase.borrow() < Phase::Drain && self.rebuilding.is_none() => {
-                        let by = child.as_deref().unwrap_or("nobody known");
-                        tracing::warn!(child = %name, blocked_by = by, "moved to another arbiter");
-                        self.launch(&name, context);
-                        continue;
-                    }
-                    _ => "its arbiter is blocked".to_owned(),
-                };
-                self.ended(&name, number, Outcome::Failed(error), context);
-            }
-        }
     }
 }
 
