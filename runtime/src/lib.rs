@@ -7,6 +7,9 @@
 //!
 //! What becomes of a message that fails, at either end, whose policy decides it, what an operator
 //! does, and every state between: [`dead_letter`].
+//!
+//! What runs in a process, what happens when a part of it ends, and what Kubernetes or systemd see
+//! of it: [`supervision`].
 
 // Generated code names this crate `::posta`; inside the crate that name must resolve too.
 extern crate self as posta;

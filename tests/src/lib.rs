@@ -29,6 +29,8 @@ mod sqlite;
 #[cfg(test)]
 mod state_machine;
 #[cfg(test)]
+mod supervision;
+#[cfg(test)]
 mod trace;
 #[cfg(test)]
 mod world;

@@ -95,7 +95,6 @@ async fn main() -> anyhow::Result<ExitCode> {
                 listen,
                 broker,
                 lease: Duration::from_secs(lease),
-                signals: true,
                 ..options
             };
             serve(place.of(options)).await

@@ -23,9 +23,6 @@ pub struct Options {
     /// How long the work of a killed process rests before another one, or the next start, takes it
     /// over.
     pub lease: Duration,
-    /// Whether SIGTERM and SIGINT end the service; a program that embeds it may want to see to that
-    /// itself.
-    pub signals: bool,
 }
 
 impl Options {
@@ -40,7 +37,6 @@ impl Options {
             secrets,
             ignored: BTreeSet::new(),
             lease: Duration::from_secs(15),
-            signals: false,
         }
     }
 }

@@ -38,7 +38,7 @@ impl Running {
         }
     }
 
-    /// Waits until SIGTERM or SIGINT ends the HTTP server, then drains.
+    /// Waits for SIGTERM or SIGINT, drains, then ends the HTTP server.
     ///
     /// # Errors
     /// When the server failed, or the drain took too long; nothing is lost then, only done again.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 
 use super::{BrokerError, Capabilities, PartitionQueue, Topology};
@@ -38,11 +40,37 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// A publisher of its own, for one dispatcher: its confirms and returns reach nobody else.
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher<D>>, BrokerError>>;
 
+    /// The longest time that a publisher waits for the fate of one wave: whoever waits for longer
+    /// does not wait for the broker.
+    fn publish_timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
     /// Subscribes to one partition's queue.
     fn subscribe<'a>(
         &'a self,
         queue: &'a PartitionQueue,
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>>;
+
+    /// How a partition's queue is, by the broker's own count: what a process that believes to be
+    /// consuming is held against. `None` from a broker that cannot tell. Cheap: it is asked once
+    /// per lease period and partition, and counts no messages one by one.
+    ///
+    /// # Errors
+    /// When the queue is missing, or the broker does not answer.
+    fn queue_depth<'a>(
+        &'a self,
+        _queue: &'a PartitionQueue,
+    ) -> BoxFuture<'a, Result<Option<QueueDepth>, BrokerError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Gives up the connections of this process: publishers and subscriptions fail, and whoever asks
+    /// for one gets it over a new connection. Nothing that was confirmed or acknowledged is undone;
+    /// what was delivered and not acknowledged is delivered again.
+    fn disconnect(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 
     /// Subscribes to the queue of what the broker gave up on for this consumer; `None` on a broker
     /// that gives up on nothing.
@@ -52,6 +80,16 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<MaybeSubscription<D>, BrokerError>> {
         Box::pin(async { Ok(None) })
     }
+}
+
+/// What waits in a partition's queue, and who for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Messages that wait to be delivered; on a broker that would have to count them one by one,
+    /// 1 if there are any.
+    pub ready: u64,
+    /// Subscriptions, as far as the broker knows of any.
+    pub consumers: Option<u32>,
 }
 
 /// A subscription, if there is anything to subscribe to.

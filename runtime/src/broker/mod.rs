@@ -26,7 +26,8 @@ pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
 pub(crate) use declaration::Declaration;
 pub use driver::{
-    BrokerDriver, Delivery, DeliveryTag, MaybeSubscription, PublishOutcome, Publisher, Subscription,
+    BrokerDriver, Delivery, DeliveryTag, MaybeSubscription, PublishOutcome, Publisher, QueueDepth,
+    Subscription,
 };
 pub use error::{BrokerError, BrokerErrorKind};
 pub use topology::{PartitionQueue, Topology};

@@ -4,7 +4,7 @@ use crate::message::Envelope;
 use crate::outbox::Context;
 use crate::retry::RetryPolicy;
 use crate::store::{Database, Session, Tx};
-use crate::supervision::chain;
+use crate::supervision::{Caught, chain};
 use crate::telemetry::Process;
 
 impl<D: Database> Partition<D> {
@@ -26,8 +26,26 @@ impl<D: Database> Partition<D> {
                 Err(_) => Err(HandleError::Deadline(policy.deadline)),
             }
         };
-        process.run(in_time).await?;
-        Ok(process)
+        let outcome = process.run(in_time).await;
+        self.progress.step();
+        if let Err(HandleError::Panicked(panic)) = &outcome {
+            self.count_panic(envelope, panic);
+        }
+        outcome.map(|()| process)
+    }
+
+    /// Says where a handler panicked, to whoever watches this partition's actor.
+    fn count_panic(&self, envelope: &Envelope, panic: &Caught) {
+        tracing::error!(
+            consumer = %self.queue.consumer,
+            message_id = %envelope.id,
+            message_type = %envelope.message_type,
+            %panic,
+            backtrace = panic.backtrace,
+            "a handler panicked"
+        );
+        self.counters.add_panic();
+        self.registry.panicked(&self.child, panic.clone());
     }
 }
 

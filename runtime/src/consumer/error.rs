@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::consumer::ExtractError;
 use crate::message::DecodeError;
+use crate::supervision::Caught;
 use crate::telemetry::ErrorType;
 
 /// Why a handler did not handle a message; its transaction is rolled back.
@@ -119,8 +120,8 @@ pub enum HandleError {
     Extract(ExtractError),
     /// The handler said no.
     Failed(Failure),
-    /// The handler panicked, with this message.
-    Panicked(String),
+    /// The handler panicked.
+    Panicked(Caught),
     /// The handler was not done after this long: its future was dropped where it stood.
     Deadline(Duration),
 }
@@ -143,7 +144,7 @@ impl fmt::Display for HandleError {
             Self::Decode(_) => f.write_str("the payload could not be decoded"),
             Self::Extract(_) => f.write_str("a handler's argument is missing"),
             Self::Failed(_) => f.write_str("the handler failed"),
-            Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
+            Self::Panicked(panic) => write!(f, "the handler panicked: {panic}"),
             Self::Deadline(deadline) => {
                 write!(
                     f,

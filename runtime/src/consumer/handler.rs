@@ -1,17 +1,14 @@
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
-use super::guarded_call::GuardedCall;
 use super::{Extract, ExtractError, Failure, HandleError, State};
 use crate::message::{Codec, DecodeError, Envelope, Message};
 use crate::store::{Database, Tx};
-use crate::supervision::panic_text;
+use crate::supervision::panic::Guarded;
 
 /// An async function that handles a message: `async fn(message: M, tx: &mut Tx<'_, Db>) ->
 /// Result<(), Failure>`, with up to four more arguments that implement [`Extract`].
@@ -232,11 +229,9 @@ impl<D: Database> Handler<D> {
         state: &State,
         tx: &mut Tx<'_, D>,
     ) -> Result<(), HandleError> {
-        let call = GuardedCall::new(self.glue.handle(envelope, attempt, state, tx));
-        match AssertUnwindSafe(call).catch_unwind().await {
-            Ok(outcome) => outcome,
-            Err(panic) => Err(HandleError::Panicked(panic_text(panic.as_ref()))),
-        }
+        Guarded::new(self.glue.handle(envelope, attempt, state, tx))
+            .await
+            .unwrap_or_else(|panic| Err(HandleError::Panicked(panic)))
     }
 
     /// Whether a payload decodes; an operator asks before a replay. The codec may panic.

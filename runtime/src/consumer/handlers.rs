@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Handler;
 use crate::message::{MessageType, RetryOverride};
@@ -63,6 +64,12 @@ impl<D: Database> Handlers<D> {
     pub(super) fn policy(&self, message_type: &str) -> &RetryPolicy {
         self.get(message_type)
             .map_or(&self.policy, |(_, policy)| policy)
+    }
+
+    /// The longest time that one call of a handler may take.
+    pub(crate) fn deadline_max(&self) -> Duration {
+        let deadlines = self.handlers.values().map(|(_, policy)| policy.deadline);
+        deadlines.max().unwrap_or(self.policy.deadline)
     }
 
     /// The message types that have a handler, with their schemas' versions.

@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::broker::{BrokerError, Delivery, Subscription};
 use crate::lease::LeaseUse;
 use crate::store::Database;
-use crate::supervision::{Life, WakeListener};
+use crate::supervision::{Doing, Life, WakeListener};
 
 /// While more is due in the retry table, deliveries get this long to arrive in between: a long
 /// backlog of one key delays no other.
@@ -45,6 +45,7 @@ impl<D: Database> Partition<D> {
                 return Ok(End::GivenUp);
             }
             if Instant::now() >= retry_at {
+                self.progress.begin(Doing::Working);
                 let alone = Instant::now() >= turn_ends;
                 let Some(next) = self.run_due_through_outages(life, lease, alone).await else {
                     return Ok(End::GivenUp);
@@ -55,6 +56,7 @@ impl<D: Database> Partition<D> {
                 }
             }
             let look_at = retry_at.max(Instant::now() + RECEIVE_TURN);
+            self.progress.begin(Doing::Waiting);
             let Some(received) = self
                 .receive(life, lease, subscription, &mut changes, look_at)
                 .await
@@ -62,6 +64,8 @@ impl<D: Database> Partition<D> {
                 continue;
             };
             let deliveries = received?;
+            self.progress.begin(Doing::Working);
+            self.progress.step();
             match self
                 .handle_through_outages(life, lease, subscription, &deliveries)
                 .await?

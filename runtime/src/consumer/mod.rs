@@ -39,7 +39,6 @@ mod due;
 mod error;
 mod extract;
 pub(crate) mod generated;
-mod guarded_call;
 mod handled;
 mod handler;
 mod handlers;

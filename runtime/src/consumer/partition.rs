@@ -13,7 +13,7 @@ use crate::lease::{Board, MemberId};
 use crate::operations::Counters;
 use crate::outbox::Outbox;
 use crate::store::{Database, RetryStore, Store};
-use crate::supervision::{ChildError, Life, Wake};
+use crate::supervision::{ChildError, Doing, Life, Progress, Registry, Wake};
 use crate::telemetry::Client;
 
 /// The board is looked at this often without a call: nothing may depend on one.
@@ -28,6 +28,10 @@ pub(super) const LEASE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// which would count that as a redelivery.
 #[derive(Clone)]
 pub(crate) struct Partition<D: Database> {
+    /// Its actor's name in the registry.
+    pub(crate) child: Arc<str>,
+    pub(crate) registry: Registry,
+    pub(crate) progress: Progress,
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
@@ -61,6 +65,7 @@ impl<D: Database> Partition<D> {
         let mut changes = self.board.changes();
         let mut failures = 0;
         while !life.is_draining() {
+            self.progress.begin(Doing::Nothing);
             changes.hear();
             let Some(lease) = self.board.use_lease(self.queue.number) else {
                 // Whatever was missing, it is missing to the lease's owner now.
@@ -94,6 +99,7 @@ impl<D: Database> Partition<D> {
             self.announcement.make().await;
             self.held.forget();
             let consumed = self.consume(&life, &lease, subscription.as_mut()).await;
+            self.progress.begin(Doing::Nothing);
             subscription.close().await;
             self.unclaim().await;
             match consumed {

@@ -47,6 +47,7 @@ mod tests {
     use super::*;
     use crate::Failure;
     use crate::message::DecodeError;
+    use crate::supervision::Caught;
 
     fn policy() -> RetryPolicy {
         let (base, cap) = (Duration::from_secs(1), Duration::from_secs(4));
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_last_failures_kind_is_the_reason() {
-        let panicked = HandleError::Panicked(String::new());
+        let panicked = HandleError::Panicked(Caught::default());
         let late = HandleError::Deadline(Duration::ZERO);
         assert_eq!(verdict(4, &panicked), Verdict::DeadLetter(Reason::Panicked));
         assert_eq!(verdict(4, &late), Verdict::DeadLetter(Reason::Deadline));

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::{Fence, Grant, MemberId, Resource};
@@ -19,25 +21,51 @@ pub(crate) struct Board {
     changed: Wake,
     /// Calls the keeper when a use ended.
     returned: Wake,
+    /// When the keeper wrote on it last.
+    ticked: Arc<Mutex<Option<Instant>>>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     /// What the database granted last; none once it was given back or lost while still in use.
     granted: Option<Granted>,
-    /// How many uses there are, of this epoch or of an earlier one.
-    uses: u32,
+    /// Who uses it, in this epoch or in an earlier one.
+    user: Option<User>,
     /// The epoch in which it was taken over from an owner that let it run out, until somebody says
     /// that what that one had in hand is looked after.
     taken_over: Option<i64>,
+    /// The epoch that was written off, until the database has let it run out.
+    written_off: Option<i64>,
 }
 
 impl Entry {
     const EMPTY: Self = Self {
         granted: None,
-        uses: 0,
+        user: None,
         taken_over: None,
+        written_off: None,
     };
+
+    fn is_empty(&self) -> bool {
+        self.granted.is_none() && self.user.is_none() && self.written_off.is_none()
+    }
+}
+
+/// One use of a lease, and the thread that it was begun on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct User {
+    number: u64,
+    thread: ThreadId,
+}
+
+impl User {
+    fn here() -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            thread: thread::current().id(),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -56,11 +84,17 @@ impl Board {
             entries: Arc::default(),
             changed: Wake::new(),
             returned: Wake::new(),
+            ticked: Arc::default(),
         }
     }
 
     pub(crate) fn resource(&self) -> &Resource {
         &self.resource
+    }
+
+    /// When its keeper knew last what this process owns; `None` before its first tick.
+    pub(crate) fn ticked(&self) -> Option<Instant> {
+        *self.ticked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A listener that is called when grants come or go.
@@ -79,13 +113,15 @@ impl Board {
         let mut entries = self.lock();
         let entry = entries.get_mut(&number)?;
         let granted = entry.granted.filter(|granted| granted.is_usable())?;
-        if entry.uses > 0 {
+        if entry.user.is_some() {
             return None;
         }
-        entry.uses += 1;
+        let user = User::here();
+        entry.user = Some(user);
         Some(LeaseUse {
             board: self.clone(),
             grant: granted.grant,
+            user,
         })
     }
 
@@ -141,6 +177,7 @@ impl Board {
     /// Replaces what is owned by what the database said, valid until `valid_until`.
     pub(crate) fn set(&self, owned: &[Grant], valid_until: Instant) {
         self.lose_all_but(owned);
+        *self.ticked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut entries = self.lock();
         let mut changed = false;
         for grant in owned {
@@ -157,7 +194,7 @@ impl Board {
                 keep,
             });
         }
-        entries.retain(|_, entry| entry.granted.is_some() || entry.uses > 0);
+        entries.retain(|_, entry| !entry.is_empty());
         drop(entries);
         if changed {
             self.changed.call();
@@ -174,7 +211,7 @@ impl Board {
             .filter_map(|(number, entry)| {
                 entry
                     .granted
-                    .map(|granted| (granted.keep, entry.uses > 0, *number))
+                    .map(|granted| (granted.keep, entry.user.is_some(), *number))
             })
             .collect();
         // First what is on its way out already, then what nobody uses, then the highest numbers.
@@ -212,15 +249,47 @@ impl Board {
 
     /// Whether nothing of the resource is in use.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().values().all(|entry| entry.uses == 0)
+        self.lock().values().all(|entry| entry.user.is_none())
     }
 
-    fn end_use(&self, number: u8) {
+    /// Writes off what is used on threads that are blocked: their users cannot end, and are not to
+    /// be waited for. Returns all grants that were written off and not yet [given
+    /// up](Board::given_up) in the database, which comes before anybody uses them again: in another
+    /// epoch, so even this process may.
+    pub(crate) fn write_off(&self, is_blocked: impl Fn(ThreadId) -> bool) -> Vec<Grant> {
+        let mut entries = self.lock();
+        let mut written_off = Vec::new();
+        for (number, entry) in entries.iter_mut() {
+            if entry.user.take_if(|user| is_blocked(user.thread)).is_some() {
+                let granted = entry.granted.take();
+                entry.written_off = granted.map(|granted| granted.grant.epoch);
+            }
+            let grant = |epoch| Grant {
+                number: *number,
+                epoch,
+            };
+            written_off.extend(entry.written_off.map(grant));
+        }
+        written_off
+    }
+
+    /// Says of grants that were written off that the database has let them run out.
+    pub(crate) fn given_up(&self, grants: &[Grant]) {
+        let mut entries = self.lock();
+        for grant in grants {
+            if let Some(entry) = entries.get_mut(&grant.number) {
+                entry.written_off.take_if(|epoch| *epoch == grant.epoch);
+            }
+        }
+    }
+
+    fn end_use(&self, number: u8, user: User) {
         let mut entries = self.lock();
         if let Some(entry) = entries.get_mut(&number) {
-            entry.uses = entry.uses.saturating_sub(1);
+            // One that was written off is no longer there, or is another's.
+            entry.user.take_if(|current| *current == user);
         }
-        entries.retain(|_, entry| entry.granted.is_some() || entry.uses > 0);
+        entries.retain(|_, entry| !entry.is_empty());
         drop(entries);
         self.returned.call();
         // Somebody may have waited for the old use to end.
@@ -233,9 +302,7 @@ impl Board {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Entry>> {
         // Nothing panics while holding it; if it did, the map would still be whole.
-        self.entries
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -256,6 +323,7 @@ impl Granted {
 pub(crate) struct LeaseUse {
     board: Board,
     grant: Grant,
+    user: User,
 }
 
 impl LeaseUse {
@@ -310,7 +378,7 @@ impl LeaseUse {
 
 impl Drop for LeaseUse {
     fn drop(&mut self) {
-        self.board.end_use(self.grant.number);
+        self.board.end_use(self.grant.number, self.user);
     }
 }
 
@@ -386,6 +454,32 @@ mod tests {
         assert!(zero.may_go_on() && !two.may_go_on());
         drop(two);
         assert_eq!(board.shrink_to(1), [grant(2, 1)]);
+    }
+
+    #[test]
+    fn what_a_blocked_thread_uses_is_written_off_and_its_end_ends_no_other_use() {
+        let board = board();
+        board.set(&[grant(0, 1), grant(1, 1)], later());
+        let here = board.use_lease(0).unwrap();
+        let of_board = board.clone();
+        let blocked = thread::spawn(move || (thread::current().id(), of_board.use_lease(1)));
+        let (blocked_thread, blocked) = blocked.join().unwrap();
+        let blocked = blocked.unwrap();
+        let is_blocked = |thread| thread == blocked_thread;
+        assert_eq!(board.write_off(is_blocked), [grant(1, 1)]);
+        assert_eq!(
+            board.write_off(is_blocked),
+            [grant(1, 1)],
+            "not yet given up"
+        );
+        board.given_up(&[grant(1, 1)]);
+        assert!(board.write_off(is_blocked).is_empty());
+        assert!(here.may_go_on() && !blocked.may_go_on());
+        assert!(board.use_lease(1).is_none(), "it is not granted");
+        board.set(&[grant(0, 1), grant(1, 2)], later());
+        let again = board.use_lease(1).unwrap();
+        drop(blocked);
+        assert!(again.may_go_on() && board.use_lease(1).is_none());
     }
 
     #[test]

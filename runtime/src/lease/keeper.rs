@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::share::fair_share;
 use super::{Board, MemberId};
 use crate::store::{Database, LeaseStore, Store, StoreError};
-use crate::supervision::{ChildError, Life, crash_point};
+use crate::supervision::{Arbiters, ChildError, Life, Progress, crash_point};
 
 /// How much earlier than the database an owner stops to use a lease: room for clocks that do not
 /// run at quite the same speed.
@@ -16,6 +16,10 @@ const TICKS_PER_TTL: u32 = 3;
 #[derive(Clone)]
 pub(crate) struct Keeper<D: Database> {
     pub(crate) store: D::Store,
+    /// Each tick is a step.
+    pub(crate) progress: Progress,
+    /// Where users live: what is used on a blocked one is deserted.
+    pub(crate) arbiters: Arbiters,
     pub(crate) board: Board,
     pub(crate) member: MemberId,
     /// How many lanes or partitions there are.
@@ -75,6 +79,12 @@ impl<D: Database> Keeper<D> {
             .store
             .join(&mut session, resource, self.count, self.member, membership)
             .await?;
+        let deserted_here = self
+            .board
+            .write_off(|thread| self.arbiters.is_blocked(thread));
+        self.store
+            .desert(&mut session, resource, self.member, &deserted_here)
+            .await?;
         let mut owned = self
             .store
             .renew(&mut session, resource, self.member, self.ttl)
@@ -111,9 +121,10 @@ impl<D: Database> Keeper<D> {
                     wanted,
                 )
                 .await?;
-            let deserted = taken
-                .iter()
-                .filter(|grant| deserted.contains(&grant.number));
+            let deserted = taken.iter().filter(|grant| {
+                let here = deserted_here.iter().any(|it| it.number == grant.number);
+                here || deserted.contains(&grant.number)
+            });
             taken_over.extend(deserted);
             owned.extend(taken);
         }
@@ -121,8 +132,10 @@ impl<D: Database> Keeper<D> {
         // view of it.
         session.commit().await?;
         crash_point!("lease.committed");
+        self.board.given_up(&deserted_here);
         self.board.note_takeovers(&taken_over);
         self.board.set(&owned, valid_until);
+        self.progress.step();
         self.members
             .send_if_modified(|known| std::mem::replace(known, members.len()) != members.len());
         Ok(())

@@ -22,6 +22,10 @@
 //! - **Drain.** A process that drains is no member from its next tick on, and still owns what is in
 //!   use: the others share all of it out among themselves and take each lease as it is given back,
 //!   however long the last one takes.
+//! - **Blocked user.** A handler that never yields cannot be made to drop its lease. When its
+//!   arbiter counts as blocked, its lease is written off: not renewed, but deserted, so that it runs
+//!   out in the database at once, and whoever takes it next, this process or another, does so in a
+//!   new epoch and takes what was in hand for suspicious.
 //! - **Outage.** A keeper that cannot reach the database tries again on its own, soon at first:
 //!   leases run out meanwhile, and users stop by themselves.
 

@@ -8,6 +8,7 @@ use crate::consumer::{Consumer, State};
 use crate::outbox::DispatchPolicy;
 use crate::retry::RetryPolicy;
 use crate::store::{Connect, Database, DatabasePool, MigrationStore, Store, Tables};
+use crate::supervision::{Budget, PastBudget};
 
 /// Collects what a runtime is made of. Setters never fail; [`Builder::start`] reports every mistake
 /// at once.
@@ -197,6 +198,31 @@ impl<D: Database> Builder<D> {
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
+        self
+    }
+
+    /// How often an actor may fail, within which time, before everything that belongs to its concern
+    /// (the outbox, one consumer, the leases) is ended and started anew; 10 times within 120 s by
+    /// default. An outage of database or broker is waited out and is no failure.
+    #[must_use]
+    pub fn restarts(mut self, budget: Budget) -> Self {
+        self.settings.restarts = budget;
+        self
+    }
+
+    /// How often a concern may be started anew, within which time, before the runtime has failed
+    /// ([`Builder::past_budget`]); 3 times within 15 min by default.
+    #[must_use]
+    pub fn rebuilds(mut self, budget: Budget) -> Self {
+        self.settings.rebuilds = budget;
+        self
+    }
+
+    /// What becomes of a runtime that has failed: it stays up and says so in its health (the
+    /// default), or it drains and exits with an error.
+    #[must_use]
+    pub fn past_budget(mut self, past_budget: PastBudget) -> Self {
+        self.settings.past_budget = past_budget;
         self
     }
 

@@ -14,6 +14,7 @@ pub struct Counters {
     duplicates: AtomicU64,
     held: AtomicU64,
     dead_letters: AtomicU64,
+    panics: AtomicU64,
 }
 
 /// The values of [`Counters`] at one moment.
@@ -36,6 +37,8 @@ pub struct Counts {
     pub held: u64,
     /// Messages that were set aside, at both ends.
     pub dead_letters: u64,
+    /// Calls of handlers that panicked.
+    pub panics: u64,
 }
 
 impl Counters {
@@ -56,6 +59,10 @@ impl Counters {
         self.dead_letters.fetch_add(dead as u64, Relaxed);
     }
 
+    pub(crate) fn add_panic(&self) {
+        self.panics.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             dispatched: self.dispatched.load(Relaxed),
@@ -66,6 +73,7 @@ impl Counters {
             duplicates: self.duplicates.load(Relaxed),
             held: self.held.load(Relaxed),
             dead_letters: self.dead_letters.load(Relaxed),
+            panics: self.panics.load(Relaxed),
         }
     }
 }

@@ -94,22 +94,61 @@ impl Error for TransactionError {
     }
 }
 
-/// The drain did not finish within its grace; what was in flight was dropped and will be delivered
+/// The runtime did not end as it should; what was in flight was dropped and will be delivered
 /// again.
 #[derive(Debug)]
 pub struct StopError {
+    pub(crate) kind: StopErrorKind,
     pub(crate) grace: Duration,
     pub(crate) unfinished: Vec<String>,
+    pub(crate) reason: Option<String>,
+}
+
+/// What was wrong with the end of a runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopErrorKind {
+    /// The drain did not finish within its grace, and was aborted.
+    Grace,
+    /// A second signal aborted the drain.
+    Aborted,
+    /// It had failed past every budget ([`crate::supervision::PastBudget::Exit`]).
+    Failed,
+}
+
+impl StopError {
+    /// What was wrong.
+    #[must_use]
+    pub fn kind(&self) -> StopErrorKind {
+        self.kind
+    }
+
+    /// The actors that had not finished.
+    #[must_use]
+    pub fn unfinished(&self) -> &[String] {
+        &self.unfinished
+    }
 }
 
 impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the drain did not finish within {:?} and was aborted; unfinished: {}",
-            self.grace,
-            self.unfinished.join(", ")
-        )
+        match self.kind {
+            StopErrorKind::Grace => write!(
+                f,
+                "the drain did not finish within {:?} and was aborted",
+                self.grace
+            )?,
+            StopErrorKind::Aborted => f.write_str("the drain was aborted by a second signal")?,
+            StopErrorKind::Failed => write!(
+                f,
+                "the runtime has failed: {}",
+                self.reason.as_deref().unwrap_or_default()
+            )?,
+        }
+        match self.unfinished.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; unfinished: {}", self.unfinished.join(", ")),
+        }
     }
 }
 

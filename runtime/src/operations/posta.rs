@@ -1,34 +1,29 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use actix::prelude::*;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::operator::{Operator, OperatorError, Wiring};
-use super::{Builder, ConsumerStatus, Counters, Settings, Status, StopError, TransactionError};
+use super::{Builder, ConsumerStatus, Counters, Health, Settings, Status, TransactionError};
 use crate::broker::Broker;
 use crate::dead_letter::Origin;
-use crate::lease::{Board, MemberId, leave_all};
+use crate::lease::{Board, MemberId};
 use crate::outbox::{Context, Outbox};
 use crate::store::{
     Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, ScheduleStore, Store,
     StoreError, Tx,
 };
-use crate::supervision::{ChildState, Drained, Phase, Registry, Supervisor, Wake, crash_point};
-
-/// How long aborted children get to be dropped.
-const ABORT_GRACE: Duration = Duration::from_secs(1);
+use crate::supervision::{Registry, Tree, Wake, crash_point};
 
 /// A running actor system: transactions that enqueue, and the life of the whole. Cheap to clone.
 pub struct Posta<D: Database> {
-    store: D::Store,
+    pub(super) store: D::Store,
     outbox: Outbox<D>,
     enqueued: Wake,
     counters: Arc<Counters>,
     consumers: Arc<Vec<String>>,
     wiring: Wiring<D>,
-    running: Arc<Running>,
+    pub(super) running: Arc<Running>,
 }
 
 /// What is needed to watch and to stop the actors.
@@ -37,10 +32,11 @@ pub(super) struct Running {
     pub(super) boards: Vec<Board>,
     pub(super) declared: Vec<watch::Receiver<bool>>,
     pub(super) settings: Settings,
-    pub(super) registry: Registry,
-    pub(super) phase: watch::Sender<Phase>,
-    pub(super) supervisors: Vec<Addr<Supervisor>>,
-    pub(super) arbiters: Vec<Arbiter>,
+    pub(super) tree: Tree,
+    /// Turns true when somebody waits for the end.
+    pub(super) awaited: watch::Sender<bool>,
+    /// Turns true when everything has ended.
+    pub(super) stopped: watch::Sender<bool>,
 }
 
 impl<D: Database> Posta<D> {
@@ -156,7 +152,7 @@ impl<D: Database> Posta<D> {
     /// The state of every actor.
     #[must_use]
     pub fn registry(&self) -> &Registry {
-        &self.running.registry
+        &self.running.tree.registry
     }
 
     /// What the actors go by.
@@ -196,111 +192,15 @@ impl<D: Database> Posta<D> {
             dispatch_dead_letters,
             consumers,
             counts: self.counters.counts(),
-            children: self.running.registry.children(),
-            healthy: self.running.registry.is_healthy(),
+            children: self.running.tree.registry.children(),
+            healthy: self.running.tree.registry.is_healthy(),
         })
     }
 
-    /// Waits for SIGTERM or SIGINT (a second one aborts), then drains within the configured grace.
-    ///
-    /// # Errors
-    /// When the drain did not finish in time.
-    pub async fn run_until_signal(&self) -> Result<(), StopError> {
-        signal().await;
-        tokio::select! {
-            stopped = self.stop() => stopped,
-            () = signal() => {
-                self.abort().await;
-                Err(self.unfinished())
-            }
-        }
-    }
-
-    /// Drains: takes nothing new, finishes what is in flight, gives the rest and the leases back;
-    /// after the configured grace aborts. Calling it again waits for the same drain.
-    ///
-    /// # Cancel safety
-    /// The drain goes on; nobody aborts it then.
-    ///
-    /// # Errors
-    /// When the grace was not enough; what was in flight is undone by the database and delivered
-    /// again.
-    pub async fn stop(&self) -> Result<(), StopError> {
-        self.running.advance(Phase::Drain);
-        let drain = async {
-            for supervisor in &self.running.supervisors {
-                let (drained, wait) = oneshot::channel();
-                // A supervisor that is gone has nothing left to drain.
-                if supervisor.send(Drained(drained)).await.is_ok() {
-                    let _ = wait.await;
-                }
-            }
-        };
-        let grace = self.running.settings.grace;
-        let outcome = match tokio::time::timeout(grace, drain).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.unfinished()),
-        };
-        if outcome.is_err() {
-            self.abort().await;
-        }
-        let leave = leave_all(&self.store, &self.running.boards, self.running.member);
-        if let Ok(Err(error)) = tokio::time::timeout(ABORT_GRACE, leave).await {
-            tracing::info!(
-                error = &error as &dyn std::error::Error,
-                "leases were not given back; they expire"
-            );
-        }
-        self.running.arbiters.iter().for_each(|arbiter| {
-            // `false`: it has stopped already.
-            let _ = arbiter.stop();
-        });
-        outcome
-    }
-
-    async fn abort(&self) {
-        self.running.advance(Phase::Abort);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-
-    fn unfinished(&self) -> StopError {
-        let children = self.running.registry.children().into_iter();
-        let unfinished = children
-            .filter(|(_, status)| status.state != ChildState::Drained)
-            .map(|(name, _)| name)
-            .collect();
-        StopError {
-            grace: self.running.settings.grace,
-            unfinished,
-        }
-    }
-}
-
-impl Running {
-    fn advance(&self, to: Phase) {
-        self.phase.send_if_modified(|phase| {
-            let forward = *phase < to;
-            *phase = (*phase).max(to);
-            forward
-        });
-    }
-}
-
-/// Waits for SIGTERM or SIGINT.
-async fn signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be caught");
-        let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT can be caught");
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = tokio::signal::ctrl_c().await;
+    /// How the runtime is, for probes: at once, whatever hangs.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(&self.running.tree, &self.running.boards)
     }
 }
 

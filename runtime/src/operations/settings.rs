@@ -7,6 +7,7 @@ use crate::consumer::HELD_MAX_DEFAULT;
 use crate::message::limits::{PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX};
 use crate::outbox::DispatchPolicies;
 use crate::retry::RetryPolicy;
+use crate::supervision::{Budget, PastBudget};
 
 /// Shortest lease period: a tick is a third of it, and a database under load answers within a
 /// second.
@@ -61,6 +62,12 @@ pub struct Settings {
     pub unknown_type_grace: Duration,
     /// How long a drain may take before it is aborted.
     pub grace: Duration,
+    /// How often a child may fail before its concern is rebuilt whole.
+    pub restarts: Budget,
+    /// How often a concern may be rebuilt before the runtime has failed.
+    pub rebuilds: Budget,
+    /// What then becomes of it.
+    pub past_budget: PastBudget,
 }
 
 impl Default for Settings {
@@ -77,6 +84,9 @@ impl Default for Settings {
             held_max: HELD_MAX_DEFAULT,
             unknown_type_grace: Duration::from_secs(600),
             grace: GRACE_DEFAULT,
+            restarts: Budget::RESTARTS,
+            rebuilds: Budget::REBUILDS,
+            past_budget: PastBudget::default(),
         }
     }
 }
@@ -131,6 +141,10 @@ impl Settings {
         let policy = self.retry.mistakes().into_iter();
         mistakes.extend(policy.map(|mistake| format!("retry: {mistake}")));
         mistakes.extend(self.dispatch.mistakes());
+        for (field, budget) in [("restarts", self.restarts), ("rebuilds", self.rebuilds)] {
+            let broken = budget.mistakes().into_iter();
+            mistakes.extend(broken.map(|mistake| format!("{field}: {mistake}")));
+        }
         mistakes
     }
 }
@@ -152,6 +166,9 @@ impl fmt::Display for Settings {
         writeln!(f, "handler's deadline  {:?}", self.retry.deadline)?;
         writeln!(f, "of one key wait     {} at most", self.held_max)?;
         writeln!(f, "unknown type waits  {:?}", self.unknown_type_grace)?;
-        write!(f, "grace of a drain    {:?}", self.grace)
+        writeln!(f, "grace of a drain    {:?}", self.grace)?;
+        writeln!(f, "failures of a child {}, then a rebuild", self.restarts)?;
+        writeln!(f, "rebuilds            {}, then failed", self.rebuilds)?;
+        write!(f, "once failed         {}", self.past_budget)
     }
 }

@@ -10,7 +10,7 @@ use crate::lease::{Board, LeaseUse};
 use crate::message::Slot;
 use crate::operations::Counters;
 use crate::store::{Database, Fence, OutboxStore, ScheduleStore, Session, Store};
-use crate::supervision::{ChildError, Life, Wake, WakeListener, crash_point};
+use crate::supervision::{ChildError, Doing, Life, Progress, Wake, WakeListener, crash_point};
 use crate::telemetry::Client;
 
 /// The pause after the first look that found nothing; it doubles from there.
@@ -24,6 +24,8 @@ const POLL_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// and is no row's attempt.
 #[derive(Clone)]
 pub(crate) struct Dispatcher<D: Database> {
+    /// It works from when it has claimed rows until they are settled; each wave is a step.
+    pub(crate) progress: Progress,
     pub(crate) store: D::Store,
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
@@ -67,6 +69,7 @@ impl<D: Database> Dispatcher<D> {
         let mut pause = POLL_INTERVAL_MIN;
         let mut schedule = Schedule::new(self.poll_interval_max);
         while !life.is_draining() {
+            self.progress.begin(Doing::Waiting);
             // Both, each time.
             if enqueued.hear() | changes.hear() {
                 schedule.called();
@@ -195,12 +198,14 @@ impl<D: Database> Dispatcher<D> {
             let due = held.map_or(scheduled, |held| held.min(scheduled));
             return Ok(Round::Idle(Some(due)));
         }
+        self.progress.begin(Doing::Working);
         let mut settlement = Settlement::default();
         let rows = self.set_aside(claimed, &mut settlement);
         let settled = self
             .publish_all(rows, settlement, &fences, publisher)
             .await?;
         self.counters.add_dispatched(&settled);
+        self.progress.step();
         if settled.lost > 0 {
             tracing::info!(
                 rows = settled.lost,

@@ -89,6 +89,7 @@ impl<D: Database> Dispatcher<D> {
             let outcomes =
                 telemetry::sending(&self.client, &wave, publisher.publish(&wave)).await?;
             crash_point!("dispatch.published");
+            self.progress.step();
             for (row, outcome) in wave.iter().zip(outcomes) {
                 let failure = match outcome {
                     PublishOutcome::Confirmed => {

@@ -151,6 +151,19 @@ pub trait LeaseStore {
     where
         Self: Store;
 
+    /// Lets the time of leases run out at once, each only if it is still this grant's, for a user that
+    /// cannot end: whoever takes them next takes them for [deserted](LeaseStore::deserted). Returns
+    /// how many.
+    fn desert(
+        &self,
+        connection: &mut ConnectionOf<Self>,
+        resource: &Resource,
+        member: MemberId,
+        grants: &[Grant],
+    ) -> impl Future<Output = Result<usize, StoreError>> + Send
+    where
+        Self: Store;
+
     /// Ends this member's claim to a share of the resource; what it still owns becomes free.
     fn leave(
         &self,

@@ -8,7 +8,8 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt::{self, Display, Write};
 use std::iter;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::panic::guard;
 
 /// Longest text of an error with its sources, in bytes. A dead letter keeps all of it.
 pub(crate) const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -37,7 +38,7 @@ pub(crate) fn chain<'e>(
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     let source = |error: &&'e (dyn Error + 'static)| {
         let error = *error;
-        catch_unwind(AssertUnwindSafe(|| error.source())).unwrap_or(None)
+        guard(|| error.source()).unwrap_or(None)
     };
     iter::successors(Some(error), source).take(1 + SOURCES_MAX)
 }
@@ -49,18 +50,28 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a value that is no text".to_owned())
 }
 
+/// A text of at most so many bytes, cut between two characters.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
 /// A text that takes no more than it may have.
 #[derive(Default)]
 struct Text(String);
 
 impl Text {
     fn add(&mut self, error: &dyn Display) {
-        let written = catch_unwind(AssertUnwindSafe(|| write!(self, "{error}")));
+        let written = guard(|| write!(self, "{error}"));
         // An error of the formatter's: the text is full, or the error's own doing; what is there
         // stays.
         if let Err(panic) = written {
-            let panic = panic_text(panic.as_ref());
-            let _ = write!(self, "(an error whose text panicked: {panic})");
+            tracing::warn!(%panic, backtrace = panic.backtrace, "an error's text panicked");
+            let _ = write!(self, "(an error whose text panicked: {})", panic.text);
         }
     }
 }

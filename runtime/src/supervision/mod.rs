@@ -1,41 +1,46 @@
 //! Supervision: what keeps the actors alive, and where their state can be read.
-//!
-//! The protocol, before the code:
-//!
-//! - A **child** is an actor with a name that lives on one arbiter. Its body is an async function
-//!   that is called anew at every start; it has nothing that must survive, since everything that
-//!   must is in the database.
-//! - A child **ends** by finishing (it was told to drain), by an error, or by a panic, which is
-//!   caught. Every other end than a drained one is a failure: its supervisor counts it, writes it
-//!   into the [`Registry`], and starts the body again after a backoff that doubles up to a cap and
-//!   falls back once the child has run for a while.
-//! - The **phase** (run, drain, abort) is one value that all children watch; it only moves forward.
-//!   Draining children finish what is in flight and take nothing new; at abort they are dropped
-//!   where they stand, and the database and the broker undo what was half done.
-//! - **Wakes** tell actors that there may be work. They carry nothing, coalesce, and may get lost:
-//!   polling alone is enough for correctness.
-//!
-//! One supervisor serves one concern: the outbox (dispatchers), each consumer (its partition
-//! actors), leases, wakes.
+#![doc = include_str!("../../docs/supervision.md")]
 
+mod arbiters;
+mod budget;
 mod child;
+mod concern;
 pub(crate) mod crash;
 mod error_text;
+mod life;
+mod lost;
+pub(crate) mod panic;
 mod phase;
+mod progress;
+mod rebuild;
 mod registry;
+mod root;
 mod supervisor;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod wake;
 
-pub(crate) use child::{Body, ChildError, Life};
+pub(crate) use arbiters::Arbiters;
+pub use budget::{
+    BUDGET_FAILURES_MAX, BUDGET_FAILURES_MIN, BUDGET_WINDOW_MAX, BUDGET_WINDOW_MIN, Budget,
+    PastBudget, REBUILD_WINDOW_DEFAULT, REBUILDS_DEFAULT, RESTART_WINDOW_DEFAULT, RESTARTS_DEFAULT,
+};
+pub(crate) use child::ChildError;
+pub(crate) use concern::{Concern, Place};
 #[cfg(feature = "crash-points")]
 pub use crash::at_crash_points;
 pub(crate) use crash::crash_point;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use error_text::ERROR_BYTES_MAX;
-pub(crate) use error_text::{chain, error_chain, panic_text};
+pub(crate) use error_text::{chain, error_chain};
+pub(crate) use life::Life;
+pub use panic::Caught;
 pub use phase::Phase;
-pub use registry::{ChildState, ChildStatus, Registry};
-pub(crate) use supervisor::{ChildSpec, Drained, Start, Supervisor};
+pub(crate) use progress::{Doing, Progress};
+pub use registry::{ChildState, ChildStatus, ConcernStatus, Registry};
+use tree::Forget;
+#[cfg(test)]
+use tree::RESTART_BACKOFF;
+pub(crate) use tree::{Pace, Tree};
 pub(crate) use wake::{Wake, WakeListener};

@@ -1,94 +1,289 @@
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use tokio::sync::{oneshot, watch};
 
-use super::child::{Body, ChildActor, Ended, Life, Outcome};
-use super::{Phase, Registry};
-use crate::retry::Backoff;
+use super::arbiters::Arbiters;
+use super::budget::Spent;
+use super::child::{Body, ChildActor, Ended, Outcome};
+use super::life::Order;
+use super::rebuild::{Rebuilding, Resting};
+use super::root::{Escalated, Root};
+use super::{Forget, Life, Pace, Phase, Registry};
 
-/// A child that has run for this long has recovered: its next failure is a first one.
-const STABLE_AFTER: Duration = Duration::from_secs(30);
+/// A child to supervise, from now on.
+pub(super) struct Start(pub(super) ChildSpec);
 
-/// A child to supervise.
-pub(crate) struct Start(pub(crate) ChildSpec);
+/// What a child is made of, again at every restart.
+pub(super) struct ChildSpec {
+    /// Its name in registry and logs, unique in the runtime.
+    pub(super) name: Arc<str>,
+    /// Which of the arbiters it lives on; 0 is the supervisors' own.
+    pub(super) place: usize,
+    /// What it does.
+    pub(super) body: Body,
+}
+
+/// An order to one child.
+pub(super) struct Tell {
+    pub(super) name: Arc<str>,
+    pub(super) order: Order,
+}
+
+/// Asks to be told when every child has finished; only sensible once the phase has left `Run`.
+pub(super) struct Drained(pub(super) oneshot::Sender<()>);
+
+/// Starts one concern's children, and starts those again that fail.
+pub(super) struct Supervisor {
+    pub(super) concern: Arc<str>,
+    pub(super) registry: Registry,
+    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) arbiters: Arbiters,
+    pub(super) pace: Pace,
+    pub(super) forget: Forget,
+    pub(super) root: Addr<Root>,
+    pub(super) children: BTreeMap<Arc<str>, Supervised>,
+    pub(super) rebuilding: Option<Rebuilding>,
+    /// Failures of all children so far: one that stays the same is a stable run.
+    pub(super) failures: u64,
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+    pub(super) incarnations: u64,
+}
+
+pub(super) struct Supervised {
+    spec: ChildSpec,
+    pub(super) standing: Standing,
+    /// Failures in a row, without a stable run between them.
+    pub(super) in_a_row: u32,
+    pub(super) spent: Spent,
+}
+
+/// Where a child stands.
+pub(super) enum Standing {
+    /// This incarnation runs.
+    Running(Incarnation),
+    /// It is started again after a backoff; the number tells which wait it is.
+    Waiting(u64),
+    /// It failed past its budget, or its concern is being rebuilt: it is started with the others.
+    Down,
+    /// It has finished, for good.
+    Finished,
+}
+
+pub(super) struct Incarnation {
+    pub(super) number: u64,
+    pub(super) seat: u64,
+    started: Instant,
+    pub(super) orders: watch::Sender<Order>,
+}
 
 impl Message for Start {
     type Result = ();
 }
 
-/// What a child is made of, again at every restart.
-pub(crate) struct ChildSpec {
-    /// Its name in registry and logs, unique in the runtime.
-    pub(crate) name: String,
-    /// Where it lives.
-    pub(crate) arbiter: ArbiterHandle,
-    /// What it does.
-    pub(crate) body: Body,
+impl Message for Tell {
+    type Result = ();
 }
-
-/// Asks to be told when every child has finished; only sensible once the phase has left `Run`.
-pub(crate) struct Drained(pub(crate) oneshot::Sender<()>);
 
 impl Message for Drained {
     type Result = ();
 }
 
-/// Starts one concern's children, and starts those again that fail.
-pub(crate) struct Supervisor {
-    registry: Registry,
-    phase: watch::Receiver<Phase>,
-    backoff: Backoff,
-    children: BTreeMap<String, Supervised>,
-    waiting: Vec<oneshot::Sender<()>>,
-}
-
-struct Supervised {
-    spec: ChildSpec,
-    /// Failures in a row, without a stable run between them.
-    failures: u32,
-    finished: bool,
-}
-
 impl Supervisor {
-    pub(crate) fn new(registry: Registry, phase: watch::Receiver<Phase>) -> Self {
-        let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
-        Self {
-            registry,
-            phase,
-            backoff,
-            children: BTreeMap::new(),
-            waiting: Vec::new(),
-        }
-    }
-
-    fn launch(&self, name: &str, supervisor: Recipient<Ended>) {
-        let Some(child) = self.children.get(name) else {
+    /// Starts a child's next incarnation, on whichever arbiter is at its place now.
+    pub(super) fn launch(&mut self, name: &Arc<str>, context: &Context<Self>) {
+        self.incarnations += 1;
+        let number = self.incarnations;
+        let Some(child) = self.children.get_mut(name) else {
             return;
         };
         self.registry.started(name);
-        let life = Life::new(name, self.registry.clone(), self.phase.clone());
-        let body = child.spec.body.clone();
+        let (arbiter, pulse) = self.arbiters.at(child.spec.place);
+        let orders = watch::Sender::new(Order::Run);
         let actor = ChildActor {
-            life,
-            body,
-            supervisor,
+            life: Life::new(
+                name,
+                self.registry.clone(),
+                self.phase.clone(),
+                orders.subscribe(),
+            ),
+            incarnation: number,
+            body: child.spec.body.clone(),
+            pulse: pulse.clone(),
+            supervisor: context.address().recipient(),
         };
-        ChildActor::start_in_arbiter(&child.spec.arbiter, move |_| actor);
+        child.standing = Standing::Running(Incarnation {
+            number,
+            seat: pulse.seat,
+            started: Instant::now(),
+            orders,
+        });
+        ChildActor::start_in_arbiter(&arbiter, move |_| actor);
     }
 
-    fn finish(&mut self, name: &str) {
+    /// Tells a child's incarnation to end, and sees to it that it counts as ended if it does not:
+    /// what it holds is then dropped whenever its thread gets to it.
+    pub(super) fn end(&mut self, name: &Arc<str>, reason: String, context: &mut Context<Self>) {
+        let Some(Standing::Running(incarnation)) = self.children.get(name).map(|it| &it.standing)
+        else {
+            return;
+        };
+        let number = incarnation.number;
+        incarnation.orders.send_replace(Order::End(reason.clone()));
+        let name = name.clone();
+        context.run_later(self.pace.end_patience, move |actor, context| {
+            actor.ended(&name, number, Outcome::Failed(reason), context);
+        });
+    }
+
+    /// A child's incarnation has ended; nothing if it is not the one that runs.
+    pub(super) fn ended(
+        &mut self,
+        name: &Arc<str>,
+        number: u64,
+        outcome: Outcome,
+        context: &mut Context<Self>,
+    ) {
+        let Some(child) = self.children.get_mut(name) else {
+            return;
+        };
+        let incarnation = match &child.standing {
+            Standing::Running(incarnation) if incarnation.number == number => incarnation,
+            _ => return,
+        };
+        if incarnation.started.elapsed() >= self.pace.stable_after {
+            child.in_a_row = 0;
+        }
+        let told_to_finish = *incarnation.orders.borrow() == Order::Finish;
+        let draining = *self.phase.borrow() >= Phase::Drain;
+        let error = match outcome {
+            Outcome::Finished if draining => return self.finish(name),
+            Outcome::Finished if told_to_finish => return self.dismiss(name),
+            Outcome::Finished => match &*incarnation.orders.borrow() {
+                // It has seen the order first, and obeyed.
+                Order::End(reason) => reason.clone(),
+                _ => "ended before it was told to".to_owned(),
+            },
+            Outcome::Failed(error) => error,
+            Outcome::Panicked(panic) => {
+                tracing::error!(
+                    child = %name,
+                    %panic,
+                    backtrace = panic.backtrace,
+                    "a child panicked"
+                );
+                let error = format!("panicked: {panic}");
+                self.registry.panicked(name, panic);
+                error
+            }
+        };
+        self.registry.failed(name, error.clone());
+        if draining {
+            tracing::warn!(child = %name, %error, "a child failed while draining");
+            return self.finish(name);
+        }
+        if told_to_finish {
+            tracing::warn!(child = %name, %error, "a child failed while it was to finish");
+            return self.dismiss(name);
+        }
+        self.failed(name, error, context);
+    }
+
+    fn failed(&mut self, name: &Arc<str>, error: String, context: &mut Context<Self>) {
+        let Some(child) = self.children.get_mut(name) else {
+            return;
+        };
+        if self.rebuilding.is_some() {
+            child.standing = Standing::Down;
+            return self.go_on_rebuilding(context);
+        }
+        self.failures += 1;
+        child.in_a_row = child.in_a_row.saturating_add(1);
+        if !child.spent.is_borne(self.pace.restarts, Instant::now()) {
+            child.standing = Standing::Down;
+            self.registry.past_budget(name);
+            return self.escalate(format!("{name}: {error}"));
+        }
+        let (in_a_row, delay) = (child.in_a_row, self.pace.backoff.delay(child.in_a_row));
+        tracing::warn!(
+            child = %name,
+            %error,
+            failures = in_a_row,
+            delay_ms = delay.as_millis() as u64,
+            "a child failed and is started again"
+        );
+        self.incarnations += 1;
+        let wait = self.incarnations;
+        child.standing = Standing::Waiting(wait);
+        let name = name.clone();
+        let rest = resting(self.phase.clone(), delay).into_actor(self);
+        context.spawn(rest.map(move |rested, actor, context| {
+            let still = actor.children.get(&name).is_some_and(
+                |child| matches!(child.standing, Standing::Waiting(number) if number == wait),
+            );
+            match rested {
+                _ if !still => {}
+                Resting::Over => actor.launch(&name, context),
+                Resting::Draining => actor.finish(&name),
+            }
+        }));
+    }
+
+    /// Passes a failure on to the root, which has the concern rebuilt.
+    fn escalate(&mut self, reason: String) {
+        tracing::error!(concern = %self.concern, %reason, "past its restart budget");
+        self.rebuilding = Some(Rebuilding::Asked);
+        self.root.do_send(Escalated {
+            concern: self.concern.clone(),
+            reason,
+        });
+    }
+
+    /// A child has finished after a drain.
+    fn finish(&mut self, name: &Arc<str>) {
         if let Some(child) = self.children.get_mut(name) {
-            child.finished = true;
+            child.standing = Standing::Finished;
             self.registry.drained(name);
         }
-        if self.children.values().all(|child| child.finished) {
+        self.tell_if_drained();
+    }
+
+    /// A child has finished that was told to, alone: nobody misses it.
+    fn dismiss(&mut self, name: &Arc<str>) {
+        self.children.remove(name);
+        self.registry.gone(name);
+        self.tell_if_drained();
+    }
+
+    /// In a drain, those finish at once that do not run.
+    pub(super) fn tell_if_drained(&mut self) {
+        if *self.phase.borrow() < Phase::Drain {
+            return;
+        }
+        for (name, child) in &mut self.children {
+            if matches!(child.standing, Standing::Waiting(_) | Standing::Down) {
+                child.standing = Standing::Finished;
+                self.registry.drained(name);
+            }
+        }
+        let finished = |child: &Supervised| matches!(child.standing, Standing::Finished);
+        if self.children.values().all(finished) {
             // A receiver that is gone no longer wants to know.
             for waiting in self.waiting.drain(..) {
                 let _ = waiting.send(());
             }
         }
+    }
+}
+
+/// Waits so long, or until the runtime drains.
+pub(super) async fn resting(mut phase: watch::Receiver<Phase>, delay: Duration) -> Resting {
+    let draining = phase.wait_for(|phase| *phase >= Phase::Drain);
+    match tokio::time::timeout(delay, draining).await {
+        Ok(_) => Resting::Draining,
+        Err(_) => Resting::Over,
     }
 }
 
@@ -101,15 +296,40 @@ impl Handler<Start> for Supervisor {
 
     fn handle(&mut self, Start(spec): Start, context: &mut Self::Context) {
         let name = spec.name.clone();
-        self.children.insert(
-            name.clone(),
-            Supervised {
-                spec,
-                failures: 0,
-                finished: false,
-            },
-        );
-        self.launch(&name, context.address().recipient());
+        if self.children.contains_key(&name) {
+            tracing::error!(child = %name, "it runs already and is not started twice");
+            return;
+        }
+        let child = Supervised {
+            spec,
+            standing: Standing::Down,
+            in_a_row: 0,
+            spent: Spent::default(),
+        };
+        self.children.insert(name.clone(), child);
+        // Otherwise it is started with the others, or never.
+        if self.rebuilding.is_none() && *self.phase.borrow() < Phase::Drain {
+            self.launch(&name, context);
+        }
+        self.tell_if_drained();
+    }
+}
+
+impl Handler<Tell> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, Tell { name, order }: Tell, context: &mut Self::Context) {
+        let Some(child) = self.children.get(&name) else {
+            return;
+        };
+        match (&child.standing, order) {
+            (Standing::Running(_), Order::End(reason)) => self.end(&name, reason, context),
+            (Standing::Running(incarnation), order) => {
+                incarnation.orders.send_replace(order);
+            }
+            (_, Order::Finish) => self.dismiss(&name),
+            (_, _) => {}
+        }
     }
 }
 
@@ -117,50 +337,7 @@ impl Handler<Ended> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: Ended, context: &mut Self::Context) {
-        let Ended {
-            name,
-            outcome,
-            ran_for,
-        } = ended;
-        let error = match outcome {
-            Outcome::Finished if *self.phase.borrow() >= Phase::Drain => return self.finish(&name),
-            Outcome::Finished => "ended before it was told to".to_owned(),
-            Outcome::Failed(error) => error,
-            Outcome::Panicked(text) => format!("panicked: {text}"),
-        };
-        self.registry.failed(&name, error.clone());
-        if *self.phase.borrow() >= Phase::Drain {
-            tracing::warn!(child = %name, %error, "a child failed while draining");
-            return self.finish(&name);
-        }
-        let Some(child) = self.children.get_mut(&name) else {
-            return;
-        };
-        child.failures = if ran_for >= STABLE_AFTER {
-            1
-        } else {
-            child.failures.saturating_add(1)
-        };
-        let delay = self.backoff.delay(child.failures);
-        tracing::warn!(
-            child = %name,
-            %error,
-            failures = child.failures,
-            delay_ms = delay.as_millis() as u64,
-            "a child failed and is started again"
-        );
-        let mut phase = self.phase.clone();
-        let wait = async move {
-            let draining = phase.wait_for(|phase| *phase >= Phase::Drain);
-            tokio::time::timeout(delay, draining).await.is_err()
-        };
-        context.spawn(wait.into_actor(self).map(move |start, actor, context| {
-            if start {
-                actor.launch(&name, context.address().recipient());
-            } else {
-                actor.finish(&name);
-            }
-        }));
+        self.ended(&ended.name, ended.incarnation, ended.outcome, context);
     }
 }
 
@@ -168,10 +345,7 @@ impl Handler<Drained> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, Drained(waiting): Drained, _: &mut Self::Context) {
-        if self.children.values().all(|child| child.finished) {
-            let _ = waiting.send(());
-        } else {
-            self.waiting.push(waiting);
-        }
+        self.waiting.push(waiting);
+        self.tell_if_drained();
     }
 }

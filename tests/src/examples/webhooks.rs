@@ -7,9 +7,11 @@ use uuid::Uuid;
 use webhooks::{Delivery, Options, Report, Running, Secrets, Sender};
 
 use super::program::Program;
+use crate::harness::http;
 use crate::harness::postgres;
 use crate::harness::rabbitmq::Vhost;
 use crate::harness::sqlite::SqliteFile;
+use crate::world::until;
 
 const SECRET: &str = "It's a Secret to Everybody";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,6 +48,7 @@ async fn a_killed_service_loses_and_doubles_nothing_on_postgresql_and_rabbitmq()
 /// Sends deliveries with repetitions, kills the service half-way, starts it again, and compares.
 async fn survives_a_kill(options: &Options, folder: &Path) {
     let (mut service, address) = start(options, folder, "127.0.0.1:0");
+    answers_its_probes(address).await;
     refuses_what_is_not_signed(address).await;
     let sent = deliveries();
     let taken = AtomicUsize::new(0);
@@ -119,6 +122,17 @@ async fn accepts_one_of_many_copies(options: &Options) {
     }
     is_right(&options, &sent).await;
     running.stop().await.expect("the service ends");
+}
+
+/// It is live from the start, and ready soon.
+async fn answers_its_probes(address: SocketAddr) {
+    let probe = |path: &str| {
+        let answer = http::request(&address.to_string(), "", "GET", path, None);
+        answer.expect("an answer")
+    };
+    let (status, health) = probe("/live");
+    assert_eq!(status, 200, "{health}");
+    until("it is ready", async || probe("/ready").0 == 200).await;
 }
 
 /// What the service answers to requests that are not GitHub's; nothing of them is stored, as the

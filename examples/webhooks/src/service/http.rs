@@ -6,6 +6,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Bytes, Data, Json, PayloadConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, ResponseError, get, post};
 use posta::Posta;
+use posta::operations::Health;
 use serde::Serialize;
 use serde_json::json;
 
@@ -29,12 +30,11 @@ pub(super) fn serve(
             .service(receive)
             .service(repositories)
             .service(health)
+            .service(live)
+            .service(ready)
     });
-    let server = if options.signals {
-        server
-    } else {
-        server.disable_signals()
-    };
+    // Posta listens for them: while it drains, this server still answers.
+    let server = server.disable_signals();
     Ok(server.workers(2).listen(listener)?.run())
 }
 
@@ -121,6 +121,28 @@ struct Repository {
     repository: String,
     deliveries: i64,
     last_event: String,
+}
+
+/// Kubernetes' liveness and startup probes: 503 when this process cannot heal itself.
+#[get("/live")]
+async fn live(posta: Data<Posta<Db>>) -> HttpResponse {
+    let now = posta.health();
+    probe(now.live, &now)
+}
+
+/// Kubernetes' readiness probe: 503 when requests are to go elsewhere.
+#[get("/ready")]
+async fn ready(posta: Data<Posta<Db>>) -> HttpResponse {
+    let now = posta.health();
+    probe(now.ready, &now)
+}
+
+fn probe(is_well: bool, now: &Health) -> HttpResponse {
+    let status = match is_well {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    HttpResponse::build(status).json(json!({ "status": is_well, "reasons": now.reasons }))
 }
 
 /// 200 while every actor runs and misses nothing, else 503 with those that do not.

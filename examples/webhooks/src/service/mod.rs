@@ -68,16 +68,23 @@ impl Running {
         })
     }
 
-    /// Waits until the HTTP server ends, by SIGTERM or SIGINT if [`Options::signals`] says so, then
-    /// drains. In this order, since a delivery that was answered with 202 is in the database, and
-    /// can wait there.
+    /// Waits for SIGTERM or SIGINT, drains, then ends the HTTP server. In this order, since whoever
+    /// sends deliveries may not have heard yet that this process is no longer ready; one that is
+    /// answered with 202 is in the database, and can wait there.
     ///
     /// # Errors
     /// When the server failed, or the drain took too long; nothing is lost then, only done again.
-    pub async fn until_ended(self) -> anyhow::Result<()> {
+    pub async fn until_ended(mut self) -> anyhow::Result<()> {
+        let drained = tokio::select! {
+            drained = self.posta.run_until_signal() => drained,
+            ended = &mut self.server => {
+                ended.context("the HTTP server panicked")??;
+                return Ok(self.posta.stop().await?);
+            }
+        };
+        self.handle.stop(true).await;
         self.server.await.context("the HTTP server panicked")??;
-        self.posta.stop().await?;
-        Ok(())
+        Ok(drained?)
     }
 
     /// Answers what has been asked, takes nothing new, drains.
@@ -86,6 +93,7 @@ impl Running {
     /// As [`Running::until_ended`].
     pub async fn stop(self) -> anyhow::Result<()> {
         self.handle.stop(true).await;
-        self.until_ended().await
+        self.server.await.context("the HTTP server panicked")??;
+        Ok(self.posta.stop().await?)
     }
 }

@@ -24,7 +24,7 @@ use self::publisher::DatabasePublisher;
 use self::subscription::DatabaseSubscription;
 use super::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, PartitionQueue, Publisher,
-    Subscription, Topology,
+    QueueDepth, Subscription, Topology,
 };
 use crate::store::{Database, QueueStore, Store, StoreError};
 use crate::supervision::Wake;
@@ -104,6 +104,28 @@ impl<D: Database> BrokerDriver<D> for DatabaseBroker<D> {
             self.poll_interval_max,
         );
         Box::pin(async move { Ok(Box::new(subscription) as Box<dyn Subscription<D>>) })
+    }
+
+    fn queue_depth<'a>(
+        &'a self,
+        queue: &'a PartitionQueue,
+    ) -> BoxFuture<'a, Result<Option<QueueDepth>, BrokerError>> {
+        Box::pin(async move {
+            let look = async {
+                let mut session = self.store.begin_read().await?;
+                let (consumer, slots) = (&queue.consumer, queue.slots());
+                let first = self.store.queued(&mut session, consumer, slots, 1).await?;
+                session.commit().await?;
+                Ok(QueueDepth {
+                    ready: first.len() as u64,
+                    consumers: None,
+                })
+            };
+            let looked: Result<QueueDepth, StoreError> = look.await;
+            looked
+                .map(Some)
+                .map_err(|error| unavailable("look at a queue", error))
+        })
     }
 }
 

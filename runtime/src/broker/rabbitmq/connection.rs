@@ -108,6 +108,19 @@ impl Connection {
         }
     }
 
+    /// Closes it, whoever uses it: in the background, politely, or after a deadline by shutting the
+    /// socket down.
+    pub(super) fn close(self: Arc<Self>) {
+        let reactor = self.reactor.clone();
+        reactor.spawn(async move {
+            let closing = self.lapin().close(200, "OK".into());
+            match tokio::time::timeout(self.answer_timeout, closing).await {
+                Ok(Ok(())) => {}
+                _ => self.socket.shut_down(),
+            }
+        });
+    }
+
     /// Tells of changes.
     pub(super) fn watch(&self) -> watch::Receiver<Health> {
         self.health.clone()

@@ -1,5 +1,6 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -9,7 +10,7 @@ use super::slot::ConnectionSlot;
 use super::{QueueState, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
 use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, MaybeSubscription, PartitionQueue,
-    Publisher, Subscription, Topology,
+    Publisher, QueueDepth, Subscription, Topology,
 };
 use crate::store::Database;
 
@@ -203,6 +204,30 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
     ) -> BoxFuture<'a, Result<Box<dyn Subscription<D>>, BrokerError>> {
         Box::pin(async move {
             Ok(Box::new(self.subscribe_to(queue).await?) as Box<dyn Subscription<D>>)
+        })
+    }
+
+    fn publish_timeout(&self) -> Duration {
+        self.shared.options.publish_timeout
+    }
+
+    fn queue_depth<'a>(
+        &'a self,
+        queue: &'a PartitionQueue,
+    ) -> BoxFuture<'a, Result<Option<QueueDepth>, BrokerError>> {
+        Box::pin(async move {
+            let state = self.queue_state(queue).await?;
+            Ok(Some(QueueDepth {
+                ready: u64::from(state.ready),
+                consumers: Some(state.consumers),
+            }))
+        })
+    }
+
+    fn disconnect(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.shared.publishing.empty().await;
+            self.shared.consuming.empty().await;
         })
     }
 

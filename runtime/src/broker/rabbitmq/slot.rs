@@ -69,6 +69,14 @@ impl ConnectionSlot {
         }
     }
 
+    /// Closes the connection, whoever uses it; the next one to ask gets a new one. The broker's own
+    /// answer is not waited for.
+    pub(super) async fn empty(&self) {
+        if let Some(connection) = self.state.lock().await.connection.take() {
+            connection.close();
+        }
+    }
+
     /// The connection if there is an open one.
     pub(super) async fn current(&self) -> Option<Arc<Connection>> {
         self.state

@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use time::OffsetDateTime;
 
@@ -7,6 +6,7 @@ use super::wiring::Wiring;
 use crate::message::RawMessage;
 use crate::store::{Database, HandledType, Origin};
 use crate::supervision::error_chain;
+use crate::supervision::panic::guard;
 
 /// Whether somebody handles a message type at a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +90,13 @@ impl<'w, D: Database> KnownHandlers<'w, D> {
         };
         let version = message.version.unwrap_or(1).try_into().unwrap_or(0);
         // The application's codec: it may panic.
-        let decode = AssertUnwindSafe(|| handler.decodes(&message.payload, version));
-        match catch_unwind(decode) {
+        match guard(|| handler.decodes(&message.payload, version)) {
             Ok(Ok(())) => Decodes::Yes,
             Ok(Err(error)) => Decodes::No(error_chain(&error)),
-            Err(_) => Decodes::No("the codec panicked".to_owned()),
+            Err(panic) => {
+                tracing::warn!(%panic, backtrace = panic.backtrace, "a codec panicked");
+                Decodes::No("the codec panicked".to_owned())
+            }
         }
     }
 }

@@ -70,6 +70,12 @@ UPDATE {posta}lease l SET owner = NULL, expires_at = NULL
 FROM unnest($3::smallint[], $4::bigint[]) AS g (number, epoch)
 WHERE l.resource = $1 AND l.owner = $2 AND l.number = g.number AND l.epoch = g.epoch";
 
+    desert = "
+UPDATE {posta}lease l SET expires_at = statement_timestamp()
+FROM unnest($3::smallint[], $4::bigint[]) AS g (number, epoch)
+WHERE l.resource = $1 AND l.owner = $2 AND l.number = g.number AND l.epoch = g.epoch
+    AND l.expires_at > statement_timestamp()";
+
     leave = "
 DELETE FROM {posta}member WHERE resource = $1 AND member = $2";
 
@@ -80,6 +86,29 @@ UPDATE {posta}lease SET owner = NULL, expires_at = NULL WHERE resource = $1 AND 
 SELECT number, epoch, CASE WHEN expires_at > statement_timestamp() THEN owner END
 FROM {posta}lease WHERE resource = $1 ORDER BY number";
 });
+
+/// Runs a statement over a member's grants; how many it changed.
+async fn of_grants(
+    connection: &mut AsyncPgConnection,
+    text: &str,
+    operation: &'static str,
+    resource: &Resource,
+    member: MemberId,
+    grants: &[Grant],
+) -> Result<usize, StoreError> {
+    if grants.is_empty() {
+        return Ok(0);
+    }
+    let numbers: Vec<i16> = grants.iter().map(|grant| i16::from(grant.number)).collect();
+    let epochs: Vec<i64> = grants.iter().map(|grant| grant.epoch).collect();
+    Statement::new(text)
+        .bind::<Text, _>(resource.name())
+        .bind::<SqlUuid, _>(member.as_uuid())
+        .bind::<Array<SmallInt>, _>(numbers)
+        .bind::<Array<BigInt>, _>(epochs)
+        .run(connection, operation)
+        .await
+}
 
 impl LeaseStore for PostgresStore {
     async fn join(
@@ -189,18 +218,27 @@ impl LeaseStore for PostgresStore {
         member: MemberId,
         grants: &[Grant],
     ) -> Result<usize, StoreError> {
-        if grants.is_empty() {
-            return Ok(0);
-        }
-        let numbers: Vec<i16> = grants.iter().map(|grant| i16::from(grant.number)).collect();
-        let epochs: Vec<i64> = grants.iter().map(|grant| grant.epoch).collect();
-        Statement::new(&self.texts().lease.give_back)
-            .bind::<Text, _>(resource.name())
-            .bind::<SqlUuid, _>(member.as_uuid())
-            .bind::<Array<SmallInt>, _>(numbers)
-            .bind::<Array<BigInt>, _>(epochs)
-            .run(connection, "give leases back")
-            .await
+        let text = &self.texts().lease.give_back;
+        of_grants(
+            connection,
+            text,
+            "give leases back",
+            resource,
+            member,
+            grants,
+        )
+        .await
+    }
+
+    async fn desert(
+        &self,
+        connection: &mut AsyncPgConnection,
+        resource: &Resource,
+        member: MemberId,
+        grants: &[Grant],
+    ) -> Result<usize, StoreError> {
+        let text = &self.texts().lease.desert;
+        of_grants(connection, text, "desert leases", resource, member, grants).await
     }
 
     async fn leave(

@@ -58,7 +58,7 @@ fn of_database(kind: &DatabaseErrorKind, message: &str) -> StoreErrorKind {
         | DatabaseErrorKind::RestrictViolation
         | DatabaseErrorKind::ExclusionViolation => StoreErrorKind::Rejected,
         DatabaseErrorKind::SerializationFailure => StoreErrorKind::Contention,
-        // The blocking thread panicked or its runtime has ended.
+        // The blocking threads' runtime has ended; what panics there goes on panicking here.
         DatabaseErrorKind::UnableToSendCommand
         | DatabaseErrorKind::ClosedConnection
         | DatabaseErrorKind::ReadOnlyTransaction => StoreErrorKind::Unavailable,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::connection::on_thread;
 use super::row::corrupt;
-use super::statement::Value;
+use super::statement::{Sql, Value};
 use super::{Connection, SqliteStore};
 use crate::store::{Fence, Grant, LeaseStore, MemberId, Resource, StoreError};
 
@@ -73,6 +73,30 @@ pub(super) fn holds_partition(
         Resource::Partitions(name) if name == consumer => holds(store, connection, fence),
         _ => Ok(false),
     }
+}
+
+/// Runs a statement over a member's grants; how many it changed.
+async fn of_grants(
+    connection: &mut Connection,
+    statement: Sql,
+    operation: &'static str,
+    resource: &Resource,
+    member: MemberId,
+    grants: &[Grant],
+) -> Result<usize, StoreError> {
+    let (resource, grants) = (resource.name(), grants.to_vec());
+    on_thread(connection, operation, move |connection| {
+        grants.iter().try_fold(0, |so_far, grant| {
+            let changed = statement
+                .bind(resource.as_str())
+                .bind(grant.number)
+                .bind(member.as_uuid())
+                .bind(grant.epoch)
+                .execute(connection)?;
+            Ok(so_far + changed)
+        })
+    })
+    .await
 }
 
 impl LeaseStore for SqliteStore {
@@ -202,22 +226,40 @@ impl LeaseStore for SqliteStore {
         member: MemberId,
         grants: &[Grant],
     ) -> Result<usize, StoreError> {
-        let (resource, grants) = (resource.name(), grants.to_vec());
         let free = self.sql(
             "UPDATE {posta}lease SET owner = NULL, expires_at = NULL
              WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
         );
-        on_thread(connection, "give leases back", move |connection| {
-            grants.iter().try_fold(0, |freed, grant| {
-                let changed = free
-                    .bind(resource.as_str())
-                    .bind(grant.number)
-                    .bind(member.as_uuid())
-                    .bind(grant.epoch)
-                    .execute(connection)?;
-                Ok(freed + changed)
-            })
-        })
+        of_grants(
+            connection,
+            free,
+            "give leases back",
+            resource,
+            member,
+            grants,
+        )
+        .await
+    }
+
+    async fn desert(
+        &self,
+        connection: &mut Connection,
+        resource: &Resource,
+        member: MemberId,
+        grants: &[Grant],
+    ) -> Result<usize, StoreError> {
+        let desert = self.sql(
+            "UPDATE {posta}lease SET expires_at = {now}
+             WHERE resource = ? AND number = ? AND owner = ? AND epoch = ? AND expires_at > {now}",
+        );
+        of_grants(
+            connection,
+            desert,
+            "desert leases",
+            resource,
+            member,
+            grants,
+        )
         .await
     }
 

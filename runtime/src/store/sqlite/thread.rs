@@ -1,5 +1,6 @@
 use std::error::Error;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::{Context, Poll};
@@ -8,6 +9,9 @@ use diesel_async::sync_connection_wrapper::SpawnBlocking;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
+
+use crate::supervision::Caught;
+use crate::supervision::panic::guard;
 
 /// Runs a SQLite connection's statements on the blocking threads of whichever Tokio runtime calls.
 ///
@@ -19,6 +23,10 @@ use tokio::task::{JoinError, JoinHandle};
 /// # Cancel safety
 /// A statement whose future is dropped has ended (or never begun) when the drop returns: the drop
 /// waits for it. So a connection is never closed or used again while a statement runs on it.
+///
+/// # Panics
+/// What panics on a blocking thread goes on panicking in whoever waits for it, with the place and
+/// frames that it had there: it is the handler's that asked, and no outage of the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockingThread;
 
@@ -35,7 +43,7 @@ impl SpawnBlocking for BlockingThread {
         let task = move || {
             // Whole, whether it runs or is dropped before it could.
             let Task { task, end } = { task };
-            let result = task();
+            let result = guard(task);
             drop(end);
             result
         };
@@ -64,7 +72,7 @@ struct Task<T> {
 
 /// A task on a blocking thread, waited for even when nobody wants its result any more.
 struct OnThread<R> {
-    task: JoinHandle<R>,
+    task: JoinHandle<Result<R, Caught>>,
     ended: mpsc::Receiver<()>,
 }
 
@@ -72,7 +80,10 @@ impl<R> Future for OnThread<R> {
     type Output = Result<R, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.task).poll(cx)
+        Pin::new(&mut self.task).poll(cx).map(|ended| match ended? {
+            Ok(result) => Ok(result),
+            Err(panic) => resume_unwind(Box::new(panic)),
+        })
     }
 }
 
