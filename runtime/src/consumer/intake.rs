@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::broker::{BrokerError, Delivery, Subscription};
 use crate::lease::LeaseUse;
 use crate::store::Database;
-use crate::supervision::{Life, WakeListener};
+use crate::supervision::{Life, WakeListener, crash_point};
 
 /// While more is due in the retry table, deliveries get this long to arrive in between: a long
 /// backlog of one key delays no other.
@@ -62,6 +62,7 @@ impl<D: Database> Partition<D> {
                 continue;
             };
             let deliveries = received?;
+            crash_point!("consume.delivered");
             match self
                 .handle_through_outages(life, lease, subscription, &deliveries)
                 .await?

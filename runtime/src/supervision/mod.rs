@@ -18,6 +18,7 @@
 //! One supervisor serves one concern: the outbox (dispatchers), each consumer (its partition
 //! actors), leases, wakes.
 
+pub(crate) mod broken;
 mod child;
 pub(crate) mod crash;
 mod error_text;
