@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod field;
 #[cfg(test)]
 mod guarantees;

@@ -1,0 +1,15 @@
+//! The fault suite.
+
+mod checker;
+mod driver;
+mod fault;
+mod ground;
+mod long;
+mod message;
+mod network;
+mod plan;
+mod points;
+mod report;
+mod seat;
+mod service;
+mod tables;
