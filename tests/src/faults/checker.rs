@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::tables::{Letter, Sent, Snapshot, Tables, Took, Way};
+use super::tables::{Letter, Sent, Snapshot, Took, Way};
 
 /// What a checker has to know of the services: who takes what, and their limits.
 #[derive(Clone, Debug)]

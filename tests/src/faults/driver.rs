@@ -22,12 +22,8 @@ use super::service::{KEYS, Orders};
 use crate::harness::{postgres, proxy::Traffic, rabbitmq::control};
 use crate::world::BrokerKind;
 
-/// How long everything that can go on may take to go on, when nothing disturbs it any more.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// A process that is to die at a point and does not come by is killed after so long.
 const AIM_TIME: Duration = Duration::from_secs(12);
-/// The tables are judged this often.
-const LOOK_INTERVAL: Duration = Duration::from_secs(12);
 /// What is dead is mended and replayed this often.
 const REPLAY_INTERVAL: Duration = Duration::from_secs(3);
 /// When all looks quiet, what is missing may still be under way for so long: a broker counts once a
@@ -171,6 +167,9 @@ impl<'p> Driver<'p> {
         self.set_rate_patiently(0)?;
         self.heal()?;
         self.settle(false)?;
+        if !self.outcome.verdict.is_clean() {
+            return Ok(());
+        }
         self.tell("replay everything");
         self.replay_all()?;
         self.settle(true)?;
@@ -186,7 +185,7 @@ impl<'p> Driver<'p> {
     /// Lets things happen until then, or until something is wrong.
     fn happen(&mut self, end: Instant) -> Result<(), String> {
         let mut next_fault = Instant::now() + Duration::from_millis(500);
-        let mut next_look = Instant::now() + LOOK_INTERVAL;
+        let mut next_look = Instant::now() + self.plan.look_interval;
         let mut next_replay = Instant::now() + REPLAY_INTERVAL;
         let mut next_rate = Instant::now() + Duration::from_secs(1);
         while Instant::now() < end {
@@ -213,7 +212,7 @@ impl<'p> Driver<'p> {
                 }
                 if now >= next_look {
                     self.look();
-                    next_look = Instant::now() + LOOK_INTERVAL;
+                    next_look = Instant::now() + self.plan.look_interval;
                 }
             }
             if !self.outcome.verdict.is_clean() {
@@ -530,7 +529,7 @@ impl<'p> Driver<'p> {
         loop {
             match self.set_rate(messages) {
                 Ok(()) => return Ok(()),
-                Err(error) if began.elapsed() > PATIENCE => return Err(error),
+                Err(error) if began.elapsed() > self.plan.patience => return Err(error),
                 Err(_) => self.attend()?,
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -544,6 +543,9 @@ impl<'p> Driver<'p> {
         };
         let queues = self.ground.queues().unwrap_or_default();
         let verdict = judge(&self.plan.contract(), &found, &queues);
+        if !verdict.is_clean() {
+            self.keep("tables-at-once", format!("{found:#?}"));
+        }
         self.outcome.looks += 1;
         self.outcome.messages = found.sent.len() as u64;
         self.outcome.effects = found.took.len() as u64;
@@ -640,10 +642,11 @@ impl<'p> Driver<'p> {
                 self.outcome.verdict.add(verdict);
                 return Ok(());
             }
-            if began.elapsed() > PATIENCE {
+            let patience = self.plan.patience;
+            if began.elapsed() > patience {
                 self.outcome.verdict.add(verdict);
                 let moving: Vec<String> = moving.into_iter().take(20).collect();
-                return Err(format!("G2, G6 not quiet after {PATIENCE:?}: {moving:#?}"));
+                return Err(format!("G2, G6 not quiet after {patience:?}: {moving:#?}"));
             }
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -688,8 +691,9 @@ impl<'p> Driver<'p> {
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) -> Result<(), String> {
         let began = Instant::now();
         while !holds(self) {
-            if began.elapsed() > PATIENCE {
-                return Err(format!("G6 in vain waited {PATIENCE:?} until {what}"));
+            let patience = self.plan.patience;
+            if began.elapsed() > patience {
+                return Err(format!("G6 in vain waited {patience:?} until {what}"));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -713,18 +717,21 @@ impl<'p> Driver<'p> {
             let _ = fs::remove_dir_all(folder);
             return self.outcome;
         }
-        let keep = |name: &str, text: String| fs::write(folder.join(name), text);
-        let kept = [
-            keep("story", std::mem::take(&mut self.story)),
-            keep("broken", self.outcome.verdict.broken.join("\n")),
-            keep("tables", format!("{:#?}", self.ground.tables.snapshot())),
-            keep("details", self.ground.tables.details().join("\n")),
-            keep("queues", format!("{:#?}", self.ground.queues())),
-            keep("plan", format!("{:#?}", self.plan)),
-        ];
-        if let Some(error) = kept.into_iter().find_map(Result::err) {
-            eprintln!("not all evidence is kept in {}: {error}", folder.display());
-        }
+        let story = std::mem::take(&mut self.story);
+        let broken = self.outcome.verdict.broken.join("\n");
+        self.keep("story", story);
+        self.keep("broken", broken);
+        self.keep("tables", format!("{:#?}", self.ground.tables.snapshot()));
+        self.keep("details", self.ground.tables.details().join("\n"));
+        self.keep("queues", format!("{:#?}", self.ground.queues()));
+        self.keep("plan", format!("{:#?}", self.plan));
         self.outcome
+    }
+
+    fn keep(&self, name: &str, text: String) {
+        let path = self.plan.evidence.join(name);
+        if let Err(error) = fs::write(&path, text) {
+            eprintln!("not kept, {}: {error}", path.display());
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::plan::{Plan, combination};
 use super::report::{Combination, Report};
 use crate::world::BrokerKind;
 
-/// How long things happen in a round.
+/// How long things happen in a round, if there is time for a round on every combination.
 const CHAOS: Duration = Duration::from_secs(60);
 
 /// What is asked of a run.
@@ -19,8 +19,6 @@ pub(super) struct Order {
     pub(super) seed: u64,
     pub(super) database: Option<DatabaseKind>,
     pub(super) broker: Option<BrokerKind>,
-    /// How long things happen in a round.
-    pub(super) chaos: Duration,
     /// Below it, what is wrong leaves its evidence.
     pub(super) evidence: PathBuf,
 }
@@ -47,7 +45,6 @@ fn run_when_asked() {
             "rabbitmq" => BrokerKind::RabbitMq,
             other => panic!("no such broker: {other:?}"),
         }),
-        chaos: CHAOS.min(time / 4),
         evidence: PathBuf::from(env("EVIDENCE").expect("a folder")),
     };
     let report = run(&order, |line| eprintln!("{line}"));
@@ -70,26 +67,17 @@ pub(super) fn run(order: &Order, tell: impl Fn(&str)) -> Report {
             }
         }
     }
+    // The rest of a round is for what comes to rest.
+    let combined = u32::try_from(combinations.len()).unwrap_or(u32::MAX);
+    let chaos = CHAOS.min(order.time * 2 / 3 / combined);
     let mut round = 0;
     // Each as often as the others, and all at least once.
     while began.elapsed() < order.time || round < combinations.len() as u64 {
         let which = round as usize % combinations.len();
         let (database, combination) = &mut combinations[which];
         let seed = order.seed + round;
-        let plan = Plan {
-            database: *database,
-            broker: combination.broker,
-            seed,
-            chaos: order.chaos,
-            aims_max: 3,
-            pause: Some(Duration::from_millis(1300)),
-            servers: true,
-            loses_queues: seed % 3 == 0,
-            points: &[],
-            mistake: None,
-            rate: 200,
-            evidence: order.evidence.join(format!("{}-{seed}", combination.name)),
-        };
+        let broker = combination.broker;
+        let plan = Plan::of_everything(*database, broker, seed, chaos, &order.evidence);
         let at = began.elapsed().as_secs();
         let outcome = driver::run(&plan, &mut combination.tally);
         combination.add(&plan, &outcome);

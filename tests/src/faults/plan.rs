@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checker::{Answer, Contract};
@@ -39,19 +39,45 @@ pub(super) struct Plan {
     pub(super) mistake: Option<&'static str>,
     /// Messages a second that are sent, if the services keep up.
     pub(super) rate: u32,
+    /// The tables are judged this often, if the database answers.
+    pub(super) look_interval: Duration,
+    /// How long everything that can go on may take to go on, when nothing disturbs it any more.
+    pub(super) patience: Duration,
     /// Where logs and, if something is wrong, tables are kept.
     pub(super) evidence: PathBuf,
 }
 
 impl Plan {
+    /// Everything may happen, for so long.
+    pub(super) fn of_everything(
+        database: DatabaseKind,
+        broker: BrokerKind,
+        seed: u64,
+        chaos: Duration,
+        evidence: &Path,
+    ) -> Self {
+        let name = combination(database, broker);
+        Self {
+            database,
+            broker,
+            seed,
+            chaos,
+            aims_max: 3,
+            pause: Some(Duration::from_millis(1300)),
+            servers: true,
+            loses_queues: seed.is_multiple_of(3),
+            points: &[],
+            mistake: None,
+            rate: 200,
+            look_interval: Duration::from_secs(12),
+            patience: Duration::from_secs(120),
+            evidence: evidence.join(format!("{name}-{seed}")),
+        }
+    }
+
     /// Names and consumers of the processes, and whether they send.
     pub(super) fn seats(&self) -> &'static [(&'static str, &'static [&'static str], bool)] {
         &SEATS
-    }
-
-    /// Database and broker in words.
-    pub(super) fn combination(&self) -> &'static str {
-        combination(self.database, self.broker)
     }
 
     /// What is promised of the services.
