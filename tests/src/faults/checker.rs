@@ -360,7 +360,8 @@ fn isolated(contract: &Contract, found: &Snapshot, verdict: &mut Verdict) {
         let by_kills = matches!(&*letter.reason, "killed_process" | "delivery_limit");
         let dies = failures(&letter.consumer, &letter.id).is_some_and(|failures| failures < 0);
         if !dies && !by_kills {
-            verdict.say(format!("G5 no handler failed for good: {letter:?}"));
+            let (number, error) = (letter.number, &letter.error);
+            verdict.say(format!("G5 no handler failed for good, letter {number}: {error}"));
         }
     }
 }
@@ -379,7 +380,9 @@ fn bounded(contract: &Contract, found: &Snapshot, queues: &[Queue], verdict: &mu
     }
     for queue in queues {
         if queue.unacknowledged > contract.prefetch {
-            verdict.say(format!("G7 more than {} unacknowledged: {queue:?}", contract.prefetch));
+            let (name, most) = (&queue.name, contract.prefetch);
+            let count = queue.unacknowledged;
+            verdict.say(format!("G7 {count} unacknowledged of {name}, more than {most}"));
         }
     }
 }

@@ -22,8 +22,9 @@ use super::service::{KEYS, Orders};
 use crate::harness::{postgres, proxy::Traffic, rabbitmq::control};
 use crate::world::BrokerKind;
 
-/// A process that is to die at a point and does not come by is killed after so long.
-const AIM_TIME: Duration = Duration::from_secs(12);
+/// A process that is to die at a point and does not come by is killed after so long: the leases of its
+/// predecessor run out first.
+const AIM_TIME: Duration = Duration::from_secs(14);
 /// What is dead is mended and replayed this often.
 const REPLAY_INTERVAL: Duration = Duration::from_secs(3);
 /// When all looks quiet, what is missing may still be under way for so long: a broker counts once a
@@ -713,7 +714,7 @@ impl<'p> Driver<'p> {
     /// Keeps what there is to see if something is wrong, and nothing otherwise.
     fn end(mut self) -> Outcome {
         let folder = &self.plan.evidence;
-        if self.outcome.verdict.is_clean() {
+        if self.outcome.verdict.is_clean() && !self.plan.keeps_all {
             let _ = fs::remove_dir_all(folder);
             return self.outcome;
         }

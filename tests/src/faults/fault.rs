@@ -46,7 +46,7 @@ impl Fault {
     /// Draws what happens next.
     pub(super) fn draw(possible: Possible, rng: &mut StdRng) -> Self {
         let mut choices: Vec<(u32, fn(&mut StdRng) -> Self)> = vec![
-            (18, |_| Self::Kill),
+            (6, |_| Self::Kill),
             (20, |rng| Self::Freeze(seconds(rng, 0.3, 7.0))),
         ];
         if possible.postgres {

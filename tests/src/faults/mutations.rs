@@ -30,7 +30,7 @@ fn found(mistake: &'static str, broker: BrokerKind, points: &'static [&'static s
         aims_max: if points.is_empty() { 0 } else { 3 },
         mistake: Some(mistake),
         look_interval: Duration::from_secs(1),
-        patience: Duration::from_secs(30),
+        patience: Duration::from_secs(15),
         ..everything
     };
     let outcome = driver::run(&plan, &mut Tally::default());

@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) look_interval: Duration,
     /// How long everything that can go on may take to go on, when nothing disturbs it any more.
     pub(super) patience: Duration,
+    /// Logs and tables are kept even if nothing is wrong.
+    pub(super) keeps_all: bool,
     /// Where logs and, if something is wrong, tables are kept.
     pub(super) evidence: PathBuf,
 }
@@ -71,6 +73,7 @@ impl Plan {
             rate: 200,
             look_interval: Duration::from_secs(12),
             patience: Duration::from_secs(120),
+            keeps_all: std::env::var_os("POSTA_TEST_FAULTS_KEEP").is_some(),
             evidence: evidence.join(format!("{name}-{seed}")),
         }
     }

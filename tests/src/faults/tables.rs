@@ -65,7 +65,6 @@ pub(super) struct Letter {
     /// Empty: at dispatch.
     pub(super) consumer: String,
     pub(super) id: String,
-    pub(super) key: String,
     pub(super) state: String,
     pub(super) reason: String,
     pub(super) error: String,
@@ -189,7 +188,6 @@ impl Tables {
                     &position,
                     "COALESCE(consumer, '')",
                     "COALESCE(replace(message_id, '-', ''), '')",
-                    key,
                     "state",
                     "reason",
                     "substr(error, 1, 300)",
@@ -367,7 +365,6 @@ impl Snapshot {
                 number: text()?.parse().ok()?,
                 consumer: text()?,
                 id: text()?,
-                key: text()?,
                 state: text()?,
                 reason: text()?,
                 error: text()?,
