@@ -19,6 +19,8 @@ mod harness;
 #[cfg(test)]
 mod main_job;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod postgres;

@@ -27,6 +27,12 @@ use crate::world::BrokerKind;
 const AIM_TIME: Duration = Duration::from_secs(14);
 /// What is dead is mended and replayed this often.
 const REPLAY_INTERVAL: Duration = Duration::from_secs(3);
+/// Reached only by who reads a dead queue with something in it: [`AUDIT`]'s.
+const DEAD_QUEUE: &str = "dead_queue.committed";
+/// So slowly that a run lasts for a while.
+const REPLAYS_A_SECOND: u32 = 8;
+/// While a process is to die over a dead queue, something lands there this often.
+const DEAD_COPY_INTERVAL: Duration = Duration::from_secs(1);
 /// When all looks quiet, what is missing may still be under way for so long: a broker counts once a
 /// second.
 const STRAGGLERS: Duration = Duration::from_secs(6);
@@ -189,6 +195,7 @@ impl<'p> Driver<'p> {
         let mut next_look = Instant::now() + self.plan.look_interval;
         let mut next_replay = Instant::now() + REPLAY_INTERVAL;
         let mut next_rate = Instant::now() + Duration::from_secs(1);
+        let mut next_copy = Instant::now();
         while Instant::now() < end {
             self.attend()?;
             self.aim();
@@ -206,10 +213,16 @@ impl<'p> Driver<'p> {
                     next_rate = Instant::now() + Duration::from_secs(1);
                 }
                 if now >= next_replay {
-                    if self.ground.replay() {
+                    if self.ground.replay(Some(REPLAYS_A_SECOND)) {
                         self.tell("a replay run");
                     }
                     next_replay = Instant::now() + REPLAY_INTERVAL;
+                }
+                if now >= next_copy
+                    && self.seats.iter().any(|it| it.aim() == Some(DEAD_QUEUE))
+                {
+                    self.strike(Fault::DeadCopy);
+                    next_copy = Instant::now() + DEAD_COPY_INTERVAL;
                 }
                 if now >= next_look {
                     self.look();
@@ -315,8 +328,12 @@ impl<'p> Driver<'p> {
             return None;
         }
         let mut not_here = aimed_at;
-        if !self.seats[number].orders.produces {
+        let orders = &self.seats[number].orders;
+        if !orders.produces {
             not_here.extend(["enqueue.inserted", "enqueue.committed"]);
+        }
+        if !orders.consumers.iter().any(|name| name == AUDIT) {
+            not_here.push(DEAD_QUEUE);
         }
         let (broker, points) = (self.plan.broker, self.plan.points);
         let point = self.tally.next(broker, points, &not_here, &mut self.rng)?;
@@ -657,9 +674,12 @@ impl<'p> Driver<'p> {
     fn replay_all(&mut self) -> Result<(), String> {
         let tables = self.ground.tables.clone();
         self.until("nothing is dead", |driver| {
-            let open = "SELECT (SELECT COUNT(*) FROM {posta}dead_letter WHERE state = 'dead') \
-                        + (SELECT COUNT(*) FROM {posta}replay_run WHERE ended_at IS NULL)";
-            driver.ground.replay();
+            // What waits may die in its turn.
+            let open = "SELECT (SELECT COUNT(*) FROM {posta}dead_letter \
+                            WHERE state IN ('dead', 'replaying')) \
+                        + (SELECT COUNT(*) FROM {posta}replay_run WHERE ended_at IS NULL) \
+                        + (SELECT COUNT(*) FROM {posta}retry)";
+            driver.ground.replay(None);
             tables.number(open) == Ok(0)
         })
     }

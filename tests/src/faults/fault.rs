@@ -47,7 +47,7 @@ impl Fault {
     pub(super) fn draw(possible: Possible, rng: &mut StdRng) -> Self {
         let mut choices: Vec<(u32, fn(&mut StdRng) -> Self)> = vec![
             (6, |_| Self::Kill),
-            (20, |rng| Self::Freeze(seconds(rng, 0.3, 7.0))),
+            (20, |rng| Self::Freeze(seconds(rng, 0.3, 6.0))),
         ];
         if possible.postgres {
             choices.push((30, |rng| network(Server::Postgres, rng)));
@@ -102,7 +102,7 @@ impl Fault {
 }
 
 fn network(server: Server, rng: &mut StdRng) -> Fault {
-    let lasts = seconds(rng, 0.3, 6.0);
+    let lasts = seconds(rng, 0.3, 4.0);
     let traffic = match rng.random_range(0..6) {
         0..2 => Traffic::Delay(Duration::from_millis(rng.random_range(5..200))),
         2 => Traffic::Stall,

@@ -121,15 +121,19 @@ impl Ground {
         }
     }
 
-    /// Mends everything that is dead, and begins a replay run of it; `false`: there is nothing, or the
-    /// database does not answer.
-    pub(super) fn replay(&self) -> bool {
+    /// Mends everything that is dead, and begins a replay run of it, of so many a second; `false`: there
+    /// is nothing, or the database does not answer.
+    pub(super) fn replay(&self, rate: Option<u32>) -> bool {
         let mend = "INSERT INTO mended SELECT DISTINCT replace(message_id, '-', '') \
                     FROM {posta}dead_letter WHERE state = 'dead' ON CONFLICT DO NOTHING";
         if self.tables.run(mend).is_err() {
             return false;
         }
-        let (all, order) = (LetterFilter::default(), RunOrder::default());
+        let all = LetterFilter::default();
+        let order = RunOrder {
+            rate,
+            ..RunOrder::default()
+        };
         let begun = by_hand!(self, operator => async {
             operator.begin_run(&all, order, "it is mended").await.map(drop)
         });

@@ -29,8 +29,8 @@ pub(super) enum Fate {
 impl Fate {
     fn draw(rng: &mut StdRng) -> Self {
         match rng.random_range(0..1000) {
-            0..25 => Self::Fails(rng.random_range(1..=4)),
-            25..32 => Self::Dies,
+            0..30 => Self::Fails(rng.random_range(1..=3)),
+            30..42 => Self::Dies,
             _ => Self::Fine,
         }
     }

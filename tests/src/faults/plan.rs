@@ -65,7 +65,7 @@ impl Plan {
             seed,
             chaos,
             aims_max: 3,
-            pause: Some(Duration::from_millis(1300)),
+            pause: Some(Duration::from_millis(1200)),
             servers: true,
             loses_queues: seed.is_multiple_of(3),
             points: &[],

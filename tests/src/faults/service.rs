@@ -40,7 +40,7 @@ pub(super) const KEYS: u32 = 300;
 const KEYS_TOGETHER: u32 = 4;
 
 /// The longest that a lease lasts without renewal.
-pub(super) const LEASE_TTL: Duration = Duration::from_secs(4);
+pub(super) const LEASE_TTL: Duration = Duration::from_secs(3);
 
 /// What a child is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]

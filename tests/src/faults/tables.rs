@@ -216,7 +216,14 @@ impl Tables {
             .into_iter()
             .map(|noun| (noun, self.plain("message_id")))
             .chain([("dead_letter", "replace(message_id, '-', '')".to_owned())])
-            .map(|(noun, id)| format!("SELECT {id} || '|' || {hex} AS value FROM {{posta}}{noun}"))
+            .map(|(noun, id)| {
+                // A dead letter's place is without its payload.
+                let which = match noun {
+                    "outbox" | "retry" => "NOT parked",
+                    _ => "message_id IS NOT NULL",
+                };
+                format!("SELECT {id} || '|' || {hex} AS value FROM {{posta}}{noun} WHERE {which}")
+            })
             .collect();
         let split = |line: String| {
             let (id, payload) = line.split_once('|')?;

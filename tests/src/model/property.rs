@@ -76,14 +76,13 @@ fn rank(step: Step) -> u8 {
         Step::Restart(_) => 0,
         Step::ExpireLane | Step::ExpirePartition => 1,
         Step::NoticeLane(_) | Step::NoticePartition(_) => 2,
-        Step::Arrive(..) | Step::Confirm(..) => 3,
+        Step::Confirm(..) => 3,
         Step::Settle(_) | Step::Commit(_) | Step::Acknowledge(_) => 4,
         Step::PutAside(_) | Step::TryCommit(_) => 5,
         Step::AcquireLane(_) | Step::AcquirePartition(_) => 6,
         Step::Send(..) => 7,
         Step::Promote(..) | Step::Try(..) => 8,
-        Step::Begin(_) => 9,
-        Step::Receive(_) | Step::Subscribe(_) => 10,
-        _ => 11,
+        Step::Begin(..) => 9,
+        _ => 10,
     }
 }

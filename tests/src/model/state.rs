@@ -1,7 +1,7 @@
 use super::MESSAGES;
 
 /// How often what can go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Bounds {
     /// Processes that die.
     pub(super) crashes: u8,
@@ -16,7 +16,7 @@ pub(super) struct Bounds {
 }
 
 /// A set of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Set(u8);
 
 impl Set {
@@ -41,15 +41,19 @@ impl FromIterator<u8> for Set {
     }
 }
 
-/// The row of a lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Lease {
-    pub(super) owned: bool,
-    pub(super) epoch: u8,
+/// What a process has of a lease. Its row in the database has an owner exactly if some process, or one
+/// that has died, has the row's epoch; an older epoch is as good as any other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Belief {
+    #[default]
+    None,
+    /// It believes to own it, and does not any more.
+    Stale,
+    Owner,
 }
 
 /// A row of the retry table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Held {
     pub(super) message: u8,
     /// It has a time; without one it waits for its key's head.
@@ -57,19 +61,18 @@ pub(super) struct Held {
 }
 
 /// A dispatcher's round: the rows that it has claimed, and how far each is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Round {
-    pub(super) epoch: u8,
     pub(super) rows: Vec<u8>,
+    /// In the queue, and nothing of it is known yet.
     pub(super) sent: Set,
-    pub(super) arrived: Set,
     pub(super) confirmed: Set,
     /// The channel is gone: what is not confirmed by now never will be.
     pub(super) broken: bool,
 }
 
 /// An open transaction of a partition actor.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Open {
     /// Of deliveries: their ids are in the inbox for this transaction.
     Batch {
@@ -88,12 +91,11 @@ pub(super) enum Open {
 }
 
 /// What a process has in memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Process {
     pub(super) dead: bool,
-    /// The epochs of the leases that it believes to have.
-    pub(super) lane: Option<u8>,
-    pub(super) partition: Option<u8>,
+    pub(super) lane: Belief,
+    pub(super) partition: Belief,
     pub(super) round: Option<Round>,
     pub(super) subscribed: bool,
     /// Delivered and not acknowledged, in order.
@@ -102,11 +104,12 @@ pub(super) struct Process {
 }
 
 /// The database, the broker, two processes, and how much more may go wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct State {
     pub(super) outbox: Set,
-    pub(super) lane: Lease,
-    pub(super) partition: Lease,
+    /// Whether the lane's lease has an owner.
+    pub(super) lane: bool,
+    pub(super) partition: bool,
     pub(super) inbox: Set,
     /// In the order of their commits.
     pub(super) effects: Vec<u8>,
@@ -126,8 +129,8 @@ impl State {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             outbox: MESSAGES.into_iter().collect(),
-            lane: Lease::default(),
-            partition: Lease::default(),
+            lane: false,
+            partition: false,
             inbox: Set::default(),
             effects: Vec::new(),
             retry: Vec::new(),
@@ -137,9 +140,16 @@ impl State {
         }
     }
 
-    /// Whether a belief in a lease is what the database says.
-    pub(super) fn holds(lease: Lease, belief: Option<u8>) -> bool {
-        lease.owned && belief == Some(lease.epoch)
+    /// The same state with the processes in a certain order: which is which makes no difference.
+    pub(super) fn sorted(&self) -> Self {
+        let mut state = self.clone();
+        state.processes.sort();
+        state
+    }
+
+    /// Whether a lease's owner is alive and goes by it.
+    pub(super) fn is_trusted(&self, belief: impl Fn(&Process) -> Belief) -> bool {
+        self.processes.iter().any(|it| belief(it) == Belief::Owner)
     }
 
     /// The first message of a key in the retry table.

@@ -1,4 +1,4 @@
-use super::state::{Held, Open, Round, Set, State, same_key};
+use super::state::{Belief, Held, Open, Round, Set, State, same_key};
 use super::{MESSAGES, Mistake, Protocol};
 
 /// What can happen next; the number is the process's.
@@ -13,17 +13,15 @@ pub(super) enum Step {
     ExpirePartition,
     /// Reads the rows of its lane.
     Claim(usize),
+    /// Publishes a row; it is in the queue.
     Send(usize, u8),
-    /// What was sent is in the queue.
-    Arrive(usize, u8),
     /// The broker's word for it comes back.
     Confirm(usize, u8),
     /// Moves what was confirmed out of the outbox, with the fence.
     Settle(usize),
-    Subscribe(usize),
-    Receive(usize),
-    /// Begins a transaction for what is in hand: inbox, fence, what is on hold.
-    Begin(usize),
+    /// Takes so many deliveries, and begins a transaction for what is in hand: inbox, fence, what is on
+    /// hold. The first time it becomes the queue's active consumer.
+    Begin(usize, usize),
     Commit(usize),
     Acknowledge(usize),
     /// The first handler of the batch fails.
@@ -57,21 +55,11 @@ impl Step {
 impl Protocol {
     /// Every step that can be taken.
     pub(super) fn steps(&self, state: &State, steps: &mut Vec<Step>) {
-        let believed = |lane: bool| {
-            let (lease, mut processes) = match lane {
-                true => (state.lane, state.processes.iter()),
-                false => (state.partition, state.processes.iter()),
-            };
-            processes.any(|process| {
-                let belief = if lane { process.lane } else { process.partition };
-                State::holds(lease, belief)
-            })
-        };
         // One that nobody trusts in runs out for certain; another one as if its owner was paused.
-        if state.lane.owned && (!believed(true) || state.left.expiries > 0) {
+        if state.lane && (!state.is_trusted(|it| it.lane) || state.left.expiries > 0) {
             steps.push(Step::ExpireLane);
         }
-        if state.partition.owned && (!believed(false) || state.left.expiries > 0) {
+        if state.partition && (!state.is_trusted(|it| it.partition) || state.left.expiries > 0) {
             steps.push(Step::ExpirePartition);
         }
         for number in 0..state.processes.len() {
@@ -79,7 +67,7 @@ impl Protocol {
                 steps.push(Step::Restart(number));
                 continue;
             }
-            self.lease_steps(state, number, steps);
+            Self::lease_steps(state, number, steps);
             Self::dispatch_steps(state, number, steps);
             self.consume_steps(state, number, steps);
             Self::retry_steps(state, number, steps);
@@ -100,24 +88,16 @@ impl Protocol {
         }
     }
 
-    fn lease_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
+    fn lease_steps(state: &State, number: usize, steps: &mut Vec<Step>) {
         let process = &state.processes[number];
         match process.lane {
-            None if !state.lane.owned && process.round.is_none() => {
-                steps.push(Step::AcquireLane(number));
-            }
-            Some(_) if !State::holds(state.lane, process.lane) && process.round.is_none() => {
-                steps.push(Step::NoticeLane(number));
-            }
+            Belief::None if !state.lane => steps.push(Step::AcquireLane(number)),
+            Belief::Stale if process.round.is_none() => steps.push(Step::NoticeLane(number)),
             _ => {}
         }
         match process.partition {
-            None if !state.partition.owned && process.open.is_none() => {
-                steps.push(Step::AcquirePartition(number));
-            }
-            Some(_) if !State::holds(state.partition, process.partition) && process.open.is_none() => {
-                steps.push(Step::NoticePartition(number));
-            }
+            Belief::None if !state.partition => steps.push(Step::AcquirePartition(number)),
+            Belief::Stale if process.open.is_none() => steps.push(Step::NoticePartition(number)),
             _ => {}
         }
     }
@@ -125,7 +105,7 @@ impl Protocol {
     fn dispatch_steps(state: &State, number: usize, steps: &mut Vec<Step>) {
         let process = &state.processes[number];
         let Some(round) = &process.round else {
-            if process.lane.is_some() && !state.outbox.is_empty() {
+            if process.lane != Belief::None && !state.outbox.is_empty() {
                 steps.push(Step::Claim(number));
             }
             return;
@@ -141,14 +121,10 @@ impl Protocol {
                     steps.push(Step::Send(number, message));
                     waits = true;
                 }
-                if round.arrived.has(message) && !round.confirmed.has(message) {
+                if round.sent.has(message) && !round.confirmed.has(message) {
                     steps.push(Step::Confirm(number, message));
+                    waits = true;
                 }
-                waits |= round.sent.has(message) && !round.confirmed.has(message);
-            }
-            // Also when nobody waits for the answer any more.
-            if round.sent.has(message) && !round.arrived.has(message) {
-                steps.push(Step::Arrive(number, message));
             }
         }
         if !waits {
@@ -158,21 +134,25 @@ impl Protocol {
 
     fn consume_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
         let process = &state.processes[number];
-        let is_free = self.makes(Mistake::ManyConsumers)
-            || state.processes.iter().all(|process| !process.subscribed);
-        if process.partition.is_some() && !process.subscribed && is_free && process.open.is_none() {
-            steps.push(Step::Subscribe(number));
-        }
-        let may_receive = process.subscribed && process.open.is_none() && process.hand.len() < 3;
-        if may_receive && !state.queue.is_empty() {
-            steps.push(Step::Receive(number));
-        }
+        let other = &state.processes[1 - number];
+        let may_subscribe = !other.subscribed || self.makes(Mistake::ManyConsumers);
+        let may_receive = process.subscribed || may_subscribe;
         match &process.open {
-            None if !process.hand.is_empty() && process.partition.is_some() => {
-                // The insert waits for whoever holds one of the ids.
-                let ids: Set = process.hand.iter().copied().collect();
-                if !self.is_locked(state, number, ids) {
-                    steps.push(Step::Begin(number));
+            None if process.partition != Belief::None && may_receive => {
+                // One, or all that is ready.
+                let mut counts = vec![state.queue.len()];
+                match process.hand.is_empty() {
+                    true if state.queue.len() > 1 => counts.push(1),
+                    true => {}
+                    false => counts.push(0),
+                }
+                counts.dedup();
+                for count in counts {
+                    let ids: Set = process.hand.iter().chain(&state.queue[..count]).copied().collect();
+                    // The insert waits for whoever holds one of the ids.
+                    if !ids.is_empty() && !self.is_locked(state, number, ids) {
+                        steps.push(Step::Begin(number, count));
+                    }
                 }
             }
             Some(Open::Batch {
@@ -221,7 +201,7 @@ impl Protocol {
                 steps.push(Step::TryFail(number));
             }
         }
-        if process.partition.is_none() || process.open.is_some() {
+        if process.partition == Belief::None || process.open.is_some() {
             return;
         }
         for row in &state.retry {
@@ -245,27 +225,28 @@ impl Protocol {
     pub(super) fn take(&self, state: &mut State, step: Step) {
         match step {
             Step::ExpireLane => {
-                let trusted = state.processes.iter().any(|it| State::holds(state.lane, it.lane));
-                state.left.expiries -= u8::from(trusted);
-                state.lane.owned = false;
+                state.left.expiries -= u8::from(state.is_trusted(|it| it.lane));
+                state.lane = false;
+                for process in &mut state.processes {
+                    process.lane = process.lane.min(Belief::Stale);
+                }
             }
             Step::ExpirePartition => {
-                let held = |it: &super::state::Process| State::holds(state.partition, it.partition);
-                let trusted = state.processes.iter().any(held);
-                state.left.expiries -= u8::from(trusted);
-                state.partition.owned = false;
+                state.left.expiries -= u8::from(state.is_trusted(|it| it.partition));
+                state.partition = false;
+                for process in &mut state.processes {
+                    process.partition = process.partition.min(Belief::Stale);
+                }
             }
             Step::AcquireLane(number) => {
-                state.lane.owned = true;
-                state.lane.epoch += 1;
-                state.processes[number].lane = Some(state.lane.epoch);
+                state.lane = true;
+                state.processes[number].lane = Belief::Owner;
             }
             Step::AcquirePartition(number) => {
-                state.partition.owned = true;
-                state.partition.epoch += 1;
-                state.processes[number].partition = Some(state.partition.epoch);
+                state.partition = true;
+                state.processes[number].partition = Belief::Owner;
             }
-            Step::NoticeLane(number) => state.processes[number].lane = None,
+            Step::NoticeLane(number) => state.processes[number].lane = Belief::None,
             Step::NoticePartition(number) => give_up(state, number),
             Step::Restart(number) => state.processes[number].dead = false,
             Step::Crash(number) => crash(state, number),
@@ -275,19 +256,13 @@ impl Protocol {
                 state.queue.push(message);
             }
             Step::Claim(number) => self.claim(state, number),
-            Step::Send(number, message) => round(state, number).sent.add(message),
-            Step::Arrive(number, message) => {
-                round(state, number).arrived.add(message);
+            Step::Send(number, message) => {
+                round(state, number).sent.add(message);
                 state.queue.push(message);
             }
             Step::Confirm(number, message) => round(state, number).confirmed.add(message),
-            Step::Settle(number) => self.settle(state, number),
-            Step::Subscribe(number) => state.processes[number].subscribed = true,
-            Step::Receive(number) => {
-                let message = state.queue.remove(0);
-                state.processes[number].hand.push(message);
-            }
-            Step::Begin(number) => self.begin(state, number),
+            Step::Settle(number) => Self::settle(state, number),
+            Step::Begin(number, count) => self.begin(state, number, count),
             Step::Commit(number) => self.commit(state, number),
             Step::Acknowledge(number) => {
                 let process = &mut state.processes[number];
@@ -301,7 +276,7 @@ impl Protocol {
             }
             Step::Fail(number) => self.fail(state, number),
             Step::PutAside(number) => self.put_aside(state, number),
-            Step::Try(number, message) => self.release(state, number, message),
+            Step::Try(number, message) => Self::release(state, number, message),
             Step::TryCommit(number) => {
                 if let Some(Open::Try { message, next }) = state.processes[number].open.take() {
                     state.retry.retain(|row| row.message != message);
@@ -316,9 +291,8 @@ impl Protocol {
                 state.processes[number].open = None;
             }
             Step::Promote(number, message) => {
-                let process = &state.processes[number];
-                // Reading needs no fence: a time more is no harm.
-                debug_assert!(process.partition.is_some());
+                // It needs no fence: a time more is no harm.
+                debug_assert!(state.processes[number].partition != Belief::None);
                 let rows = state.retry.iter_mut();
                 rows.filter(|row| row.message == message)
                     .for_each(|row| row.due = true);
@@ -329,37 +303,36 @@ impl Protocol {
     fn claim(&self, state: &mut State, number: usize) {
         let process = &mut state.processes[number];
         let rows: Vec<u8> = MESSAGES.into_iter().filter(|it| state.outbox.has(*it)).collect();
-        let Some(epoch) = process.lane else {
-            return;
-        };
-        if self.makes(Mistake::Confirm) && State::holds(state.lane, process.lane) {
+        if self.makes(Mistake::Confirm) && process.lane == Belief::Owner {
             state.outbox = Set::default();
         }
         process.round = Some(Round {
-            epoch,
             rows,
             sent: Set::default(),
-            arrived: Set::default(),
             confirmed: Set::default(),
             broken: false,
         });
     }
 
-    fn settle(&self, state: &mut State, number: usize) {
-        let Some(round) = state.processes[number].round.take() else {
+    fn settle(state: &mut State, number: usize) {
+        let process = &mut state.processes[number];
+        let Some(round) = process.round.take() else {
             return;
         };
-        if !State::holds(state.lane, Some(round.epoch)) && !self.makes(Mistake::Fence) {
-            state.processes[number].lane = None;
+        if process.lane == Belief::Stale {
+            process.lane = Belief::None;
             return;
         }
         let waiting = MESSAGES.into_iter().filter(|it| state.outbox.has(*it));
         state.outbox = waiting.filter(|it| !round.confirmed.has(*it)).collect();
     }
 
-    fn begin(&self, state: &mut State, number: usize) {
-        let is_owner = State::holds(state.partition, state.processes[number].partition);
-        if !is_owner && !self.makes(Mistake::Fence) {
+    fn begin(&self, state: &mut State, number: usize, count: usize) {
+        let process = &mut state.processes[number];
+        process.subscribed = true;
+        process.hand.extend(state.queue.drain(..count));
+        let is_owner = process.partition == Belief::Owner;
+        if !is_owner {
             return give_up(state, number);
         }
         let held = state.head(super::FIRST).is_some();
@@ -425,8 +398,8 @@ impl Protocol {
         let Some(Open::Failed { message }) = open else {
             return;
         };
-        let is_owner = State::holds(state.partition, state.processes[number].partition);
-        if !is_owner && !self.makes(Mistake::Fence) {
+        let is_owner = state.processes[number].partition == Belief::Owner;
+        if !is_owner {
             return give_up(state, number);
         }
         if !state.inbox.has(message) || self.makes(Mistake::Inbox) {
@@ -438,9 +411,9 @@ impl Protocol {
         state.processes[number].open = Some(Open::Committed { deliveries });
     }
 
-    fn release(&self, state: &mut State, number: usize, message: u8) {
-        let is_owner = State::holds(state.partition, state.processes[number].partition);
-        if !is_owner && !self.makes(Mistake::Fence) {
+    fn release(state: &mut State, number: usize, message: u8) {
+        let is_owner = state.processes[number].partition == Belief::Owner;
+        if !is_owner {
             return give_up(state, number);
         }
         let behind = |row: &&Held| same_key(row.message, message) && row.message != message;
@@ -464,7 +437,7 @@ fn give_back(state: &mut State, number: usize) {
 }
 
 fn give_up(state: &mut State, number: usize) {
-    state.processes[number].partition = None;
+    state.processes[number].partition = Belief::None;
     give_back(state, number);
 }
 
@@ -476,8 +449,7 @@ fn lose(state: &mut State, number: usize) {
     }
 }
 
-/// What was in memory is gone, what was open is undone. What was sent has arrived before, or never
-/// does.
+/// What was in memory is gone, what was open is undone. Its leases stay behind.
 fn crash(state: &mut State, number: usize) {
     state.left.crashes -= 1;
     give_back(state, number);
