@@ -137,7 +137,10 @@ pub(super) fn judge_payloads(
             .collect();
         let hash = bytes.map(|bytes| hash(&bytes));
         // What is kept of a message that was never sent is G1's.
-        if sent.get(id.as_str()).is_some_and(|sent| Some(*sent) != hash) {
+        if sent
+            .get(id.as_str())
+            .is_some_and(|sent| Some(*sent) != hash)
+        {
             verdict.say(format!("G8 the payload of {id} is another one: {payload}"));
         }
     }
@@ -183,7 +186,8 @@ impl Contract {
 fn atomic(found: &Snapshot, verdict: &mut Verdict) {
     let mut here: HashMap<&str, usize> = HashMap::new();
     for way in [&found.scheduled, &found.outbox, &found.dispatched] {
-        way.iter().for_each(|row| *here.entry(&row.id).or_default() += 1);
+        way.iter()
+            .for_each(|row| *here.entry(&row.id).or_default() += 1);
     }
     let at_dispatch = |letter: &&Letter| letter.consumer.is_empty();
     for letter in found.letters.iter().filter(at_dispatch) {
@@ -200,7 +204,9 @@ fn atomic(found: &Snapshot, verdict: &mut Verdict) {
         }
     }
     for (id, _) in here {
-        verdict.say(format!("G1 on its way, and no transaction that sent it: {id}"));
+        verdict.say(format!(
+            "G1 on its way, and no transaction that sent it: {id}"
+        ));
     }
 }
 
@@ -227,12 +233,18 @@ fn placed(contract: &Contract, found: &Snapshot, verdict: &mut Verdict) {
         if here.len() != 1 {
             // Effects that are there twice are counted by G3.
             verdict.lost += usize::from(here.is_empty());
-            verdict.say(format!("G2 handled by {} and to be found at {here:?}: {}", it.0, it.1));
+            verdict.say(format!(
+                "G2 handled by {} and to be found at {here:?}: {}",
+                it.0, it.1
+            ));
         }
     }
     for (it, here) in &places {
         if !inbox.contains(it) {
-            verdict.say(format!("G3 {here:?} of {} without an inbox row: {}", it.0, it.1));
+            verdict.say(format!(
+                "G3 {here:?} of {} without an inbox row: {}",
+                it.0, it.1
+            ));
         }
     }
     if contract.queues_in_database {
@@ -259,7 +271,9 @@ fn queued(
             let it = (consumer, sent.id.as_str());
             if !inbox.contains(&it) && !queue.contains(&it) {
                 verdict.lost += 1;
-                verdict.say(format!("G2 dispatched and in no queue of {consumer}: {sent:?}"));
+                verdict.say(format!(
+                    "G2 dispatched and in no queue of {consumer}: {sent:?}"
+                ));
             }
         }
     }
@@ -280,7 +294,8 @@ fn once(contract: &Contract, found: &Snapshot, verdict: &mut Verdict) {
         let sent = sent.get(took.id.as_str());
         let is_its = sent.is_some_and(|sent| {
             let takers = contract.takers_of(&sent.message_type);
-            takers.contains(&took.consumer.as_str()) && (&sent.key, sent.number) == (&took.key, took.number)
+            takers.contains(&took.consumer.as_str())
+                && (&sent.key, sent.number) == (&took.key, took.number)
         });
         match sent {
             Some(sent) if is_its && sent.hash != took.hash => {
@@ -309,7 +324,9 @@ fn answered(answer: &Answer, found: &Snapshot, verdict: &mut Verdict) {
         let what = answer.message_type;
         verdict.doubled += usize::try_from(-missing).unwrap_or_default();
         verdict.lost += usize::try_from(missing).unwrap_or_default();
-        verdict.say(format!("G3 {missing} answers {what} missing of key {key}, number {number}"));
+        verdict.say(format!(
+            "G3 {missing} answers {what} missing of key {key}, number {number}"
+        ));
     }
 }
 
@@ -317,7 +334,9 @@ fn answered(answer: &Answer, found: &Snapshot, verdict: &mut Verdict) {
 fn ordered(found: &Snapshot, verdict: &mut Verdict) {
     let mut keys: BTreeMap<(&str, &str), Vec<&Took>> = BTreeMap::new();
     for took in found.took.iter().filter(|took| !took.key.is_empty()) {
-        keys.entry((&took.consumer, &took.key)).or_default().push(took);
+        keys.entry((&took.consumer, &took.key))
+            .or_default()
+            .push(took);
     }
     for ((consumer, key), effects) in keys {
         let mut last = 0;
@@ -341,12 +360,21 @@ fn isolated(contract: &Contract, found: &Snapshot, verdict: &mut Verdict) {
     let failures = |consumer: &str, id: &str| {
         let sent = sent.get(id)?;
         let first = contract.takers_of(&sent.message_type).first();
-        Some(if first == Some(&consumer) { sent.failures } else { 0 })
+        Some(if first == Some(&consumer) {
+            sent.failures
+        } else {
+            0
+        })
     };
     for took in &found.took {
-        let expected = failures(&took.consumer, &took.id).unwrap_or_default().max(0) + 1;
+        let expected = failures(&took.consumer, &took.id)
+            .unwrap_or_default()
+            .max(0)
+            + 1;
         if took.attempt != expected {
-            verdict.say(format!("G5 not try {expected}, as its handler has it: {took:?}"));
+            verdict.say(format!(
+                "G5 not try {expected}, as its handler has it: {took:?}"
+            ));
         }
     }
     for row in found.retry.iter().filter(|row| !row.parked) {
@@ -361,7 +389,9 @@ fn isolated(contract: &Contract, found: &Snapshot, verdict: &mut Verdict) {
         let dies = failures(&letter.consumer, &letter.id).is_some_and(|failures| failures < 0);
         if !dies && !by_kills {
             let (number, error) = (letter.number, &letter.error);
-            verdict.say(format!("G5 no handler failed for good, letter {number}: {error}"));
+            verdict.say(format!(
+                "G5 no handler failed for good, letter {number}: {error}"
+            ));
         }
     }
 }
@@ -375,14 +405,18 @@ fn bounded(contract: &Contract, found: &Snapshot, queues: &[Queue], verdict: &mu
     for ((consumer, key), rows) in held {
         // A batch that was taken when the limit was not reached may pass it.
         if rows > contract.held_max + 1 + contract.prefetch as usize {
-            verdict.say(format!("G7 {rows} messages wait behind the key {key} of {consumer}"));
+            verdict.say(format!(
+                "G7 {rows} messages wait behind the key {key} of {consumer}"
+            ));
         }
     }
     for queue in queues {
         if queue.unacknowledged > contract.prefetch {
             let (name, most) = (&queue.name, contract.prefetch);
             let count = queue.unacknowledged;
-            verdict.say(format!("G7 {count} unacknowledged of {name}, more than {most}"));
+            verdict.say(format!(
+                "G7 {count} unacknowledged of {name}, more than {most}"
+            ));
         }
     }
 }

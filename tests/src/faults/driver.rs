@@ -120,13 +120,7 @@ impl<'p> Driver<'p> {
         driver
     }
 
-    fn seat(
-        &self,
-        number: usize,
-        name: &'static str,
-        consumers: &[&str],
-        produces: bool,
-    ) -> Seat {
+    fn seat(&self, number: usize, name: &'static str, consumers: &[&str], produces: bool) -> Seat {
         let (ground, network) = (&self.ground, &self.network);
         let orders = Orders {
             database: match ground.database {
@@ -159,7 +153,9 @@ impl<'p> Driver<'p> {
         for seat in &mut self.seats {
             seat.start(None);
         }
-        self.until("all are ready", |driver| driver.seats.iter().all(Seat::is_ready))?;
+        self.until("all are ready", |driver| {
+            driver.seats.iter().all(Seat::is_ready)
+        })?;
         self.set_rate(self.plan.rate)?;
         let end = Instant::now() + self.plan.chaos;
         match self.plan.loses_queues {
@@ -182,7 +178,9 @@ impl<'p> Driver<'p> {
         self.settle(true)?;
         let found = self.ground.tables.snapshot()?;
         let payloads = self.ground.tables.payloads()?;
-        self.outcome.verdict.add(judge_payloads(&found, &payloads, hash));
+        self.outcome
+            .verdict
+            .add(judge_payloads(&found, &payloads, hash));
         self.outcome.messages = found.sent.len() as u64;
         self.outcome.effects = found.took.len() as u64;
         self.outcome.letters = found.letters.len() as u64;
@@ -218,9 +216,7 @@ impl<'p> Driver<'p> {
                     }
                     next_replay = Instant::now() + REPLAY_INTERVAL;
                 }
-                if now >= next_copy
-                    && self.seats.iter().any(|it| it.aim() == Some(DEAD_QUEUE))
-                {
+                if now >= next_copy && self.seats.iter().any(|it| it.aim() == Some(DEAD_QUEUE)) {
                     self.strike(Fault::DeadCopy);
                     next_copy = Instant::now() + DEAD_COPY_INTERVAL;
                 }
@@ -249,7 +245,11 @@ impl<'p> Driver<'p> {
                 self.kill(number)?;
             }
             if !self.seats[number].is_running() {
-                let aim = self.rng.random_bool(0.6).then(|| self.next_aim(number)).flatten();
+                let aim = self
+                    .rng
+                    .random_bool(0.6)
+                    .then(|| self.next_aim(number))
+                    .flatten();
                 self.start(number, aim);
             }
         }
@@ -304,7 +304,11 @@ impl<'p> Driver<'p> {
 
     /// Sees to it that enough processes are to die at a point.
     fn aim(&mut self) {
-        let aimed = self.seats.iter().filter(|seat| seat.aim().is_some()).count();
+        let aimed = self
+            .seats
+            .iter()
+            .filter(|seat| seat.aim().is_some())
+            .count();
         if aimed >= self.plan.aims_max || !self.rng.random_bool(0.03) {
             return;
         }
@@ -388,7 +392,11 @@ impl<'p> Driver<'p> {
             }
             Fault::Reset(server) => self.undo(Undo::CutAndPass(number, server)),
             Fault::DiskFull(lasts) => {
-                if self.undo.iter().any(|(_, undo)| matches!(undo, Undo::FreeDisk)) {
+                if self
+                    .undo
+                    .iter()
+                    .any(|(_, undo)| matches!(undo, Undo::FreeDisk))
+                {
                     return;
                 }
                 if let Some(disk) = &self.ground.disk {
@@ -522,13 +530,18 @@ impl<'p> Driver<'p> {
 
     /// Sends as much as is handled: no more while too much is under way.
     fn govern(&mut self) {
-        let backlog = self.ground.tables.number(
-            "SELECT (SELECT COUNT(*) FROM sent) * 5 / 3 - (SELECT COUNT(*) FROM took)",
-        );
+        let backlog = self
+            .ground
+            .tables
+            .number("SELECT (SELECT COUNT(*) FROM sent) * 5 / 3 - (SELECT COUNT(*) FROM took)");
         let Ok(backlog) = backlog else {
             return;
         };
-        let rate = if backlog > BACKLOG_MAX { 0 } else { self.plan.rate };
+        let rate = if backlog > BACKLOG_MAX {
+            0
+        } else {
+            self.plan.rate
+        };
         // Whatever comes of it: it is set again in a second.
         let _ = self.set_rate(rate);
     }
@@ -608,7 +621,9 @@ impl<'p> Driver<'p> {
         for number in 0..self.seats.len() {
             self.start(number, None);
         }
-        self.until("all are ready", |driver| driver.seats.iter().all(Seat::is_ready))?;
+        self.until("all are ready", |driver| {
+            driver.seats.iter().all(Seat::is_ready)
+        })?;
         self.set_rate(self.plan.rate)
     }
 
@@ -709,7 +724,11 @@ impl<'p> Driver<'p> {
         Ok(())
     }
 
-    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) -> Result<(), String> {
+    fn until(
+        &mut self,
+        what: &str,
+        mut holds: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), String> {
         let began = Instant::now();
         while !holds(self) {
             let patience = self.plan.patience;

@@ -42,10 +42,13 @@ pub(super) struct Possible {
     pub(super) servers: bool,
 }
 
+/// Draws the particulars of a kind of fault.
+type Draw = fn(&mut StdRng) -> Fault;
+
 impl Fault {
     /// Draws what happens next.
     pub(super) fn draw(possible: Possible, rng: &mut StdRng) -> Self {
-        let mut choices: Vec<(u32, fn(&mut StdRng) -> Self)> = vec![
+        let mut choices: Vec<(u32, Draw)> = vec![
             (6, |_| Self::Kill),
             (20, |rng| Self::Freeze(seconds(rng, 0.3, 6.0))),
         ];

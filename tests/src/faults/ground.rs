@@ -241,7 +241,9 @@ impl Disk {
 
 fn mount(folder: &Path) -> bool {
     let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o"]).arg(format!("size={DISK}"));
+    mount
+        .args(["-t", "tmpfs", "-o"])
+        .arg(format!("size={DISK}"));
     let mounted = mount.arg("posta-faults").arg(folder).output();
     mounted.is_ok_and(|output| output.status.success())
 }

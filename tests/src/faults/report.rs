@@ -118,6 +118,9 @@ impl Report {
     }
 }
 
+type OfCombination = fn(&Combination) -> u64;
+type OfVerdict = fn(&Verdict) -> usize;
+
 /// A line of a table: a title and one number for each combination, and their sum.
 fn line(out: &mut String, title: &str, numbers: impl Iterator<Item = Option<u64>>) {
     let numbers: Vec<Option<u64>> = numbers.collect();
@@ -138,7 +141,7 @@ impl fmt::Display for Report {
             let _ = write!(out, "{:>19}", it.name);
         });
         let _ = writeln!(out, "{:>9}", "all");
-        let numbers: [(&str, fn(&Combination) -> u64); 6] = [
+        let numbers: [(&str, OfCombination); 6] = [
             ("rounds", |it| it.rounds),
             ("messages", |it| it.messages),
             ("effects", |it| it.effects),
@@ -155,11 +158,18 @@ impl fmt::Display for Report {
             "crashed at a point",
             all.iter().map(|it| Some(it.tally.total())),
         );
-        let mut kinds: Vec<&str> = all.iter().flat_map(|it| it.faults.keys().copied()).collect();
+        let mut kinds: Vec<&str> = all
+            .iter()
+            .flat_map(|it| it.faults.keys().copied())
+            .collect();
         kinds.sort_unstable();
         kinds.dedup();
         for kind in kinds {
-            line(&mut out, kind, all.iter().map(|it| it.faults.get(kind).copied()));
+            line(
+                &mut out,
+                kind,
+                all.iter().map(|it| it.faults.get(kind).copied()),
+            );
         }
         out.push_str("\ncrash points\n");
         for point in &points::POINTS {
@@ -170,7 +180,7 @@ impl fmt::Display for Report {
             line(&mut out, point.name, hits);
         }
         out.push_str("\nwrong\n");
-        let wrong: [(&str, fn(&Verdict) -> usize); 4] = [
+        let wrong: [(&str, OfVerdict); 4] = [
             ("lost", |it| it.lost),
             ("doubled", |it| it.doubled),
             ("out of order", |it| it.out_of_order),

@@ -130,7 +130,9 @@ impl Seat {
     /// How long its process has been there.
     pub(super) fn age(&self) -> std::time::Duration {
         let running = self.running.as_ref();
-        running.map(|running| running.since.elapsed()).unwrap_or_default()
+        running
+            .map(|running| running.since.elapsed())
+            .unwrap_or_default()
     }
 
     /// How its process has ended by itself, if it has.

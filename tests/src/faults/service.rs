@@ -11,8 +11,7 @@ use posta::message::MessageId;
 use posta::outbox::DispatchPolicy;
 use posta::retry::RetryPolicy;
 use posta::{
-    Broker, Builder, Consumer, DeliveryInfo, Failure, Message, Posta, Postgres, Sqlite,
-    Tables, Tx,
+    Broker, Builder, Consumer, DeliveryInfo, Failure, Message, Posta, Postgres, Sqlite, Tables, Tx,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -168,7 +167,6 @@ fn builder<D: TestDatabase>(orders: &Orders) -> Builder<D> {
     builder
 }
 
-
 /// What all keyed messages have.
 pub(super) trait Keyed: Message {
     fn parts(&self) -> (&str, i64, Fate);
@@ -276,10 +274,7 @@ async fn send<D: TestDatabase, M: Keyed + Serialize>(
     write_down(tx, &rows).await
 }
 
-async fn write_down<D: TestDatabase>(
-    tx: &mut Tx<'_, D>,
-    rows: &[String],
-) -> Result<(), Failure> {
+async fn write_down<D: TestDatabase>(tx: &mut Tx<'_, D>, rows: &[String]) -> Result<(), Failure> {
     let rows = rows.join(", ");
     let sql =
         format!("INSERT INTO sent (type, key, number, message_id, failures, hash) VALUES {rows}");
@@ -338,9 +333,7 @@ async fn transaction<D: TestDatabase>(
             }
             // In order, so that two producers do not wait for each other.
             let first = rng.random_range(0..KEYS);
-            let mut keys: Vec<u32> = (0..KEYS_TOGETHER)
-                .map(|n| (first + 7 * n) % KEYS)
-                .collect();
+            let mut keys: Vec<u32> = (0..KEYS_TOGETHER).map(|n| (first + 7 * n) % KEYS).collect();
             keys.sort_unstable();
             for key in keys {
                 let key = format!("k{key}");

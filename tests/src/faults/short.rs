@@ -159,8 +159,14 @@ fn the_script_refuses_arguments_that_it_does_not_know() {
         ("--minutes 1", "--seed is missing"),
         ("--seed 1", "--minutes is missing"),
         ("--minutes 1 --seed x", "--seed takes a number"),
-        ("--minutes 1 --seed 1 --database mysql", "--database takes one of"),
-        ("--minutes 1 --seed 1 --broker kafka", "--broker takes one of"),
+        (
+            "--minutes 1 --seed 1 --database mysql",
+            "--database takes one of",
+        ),
+        (
+            "--minutes 1 --seed 1 --broker kafka",
+            "--broker takes one of",
+        ),
     ];
     for (arguments, told) in refused {
         let mut script = Command::new(root().join("tests/faults"));

@@ -181,7 +181,10 @@ impl Tables {
             line("dispatched", &["''", &id, key, &position, zero, zero]),
             line("queue", &["consumer", &id, key, &position, zero, zero]),
             line("inbox", &["consumer", &id, "''", zero, zero, zero]),
-            line("retry", &["consumer", &id, key, &position, &attempts, parked]),
+            line(
+                "retry",
+                &["consumer", &id, key, &position, &attempts, parked],
+            ),
             line(
                 "dead_letter",
                 &[
@@ -305,7 +308,8 @@ impl Tables {
                 "ended_at IS NULL",
             ),
         ];
-        self.lines(&sql.concat()).unwrap_or_else(|error| vec![error])
+        self.lines(&sql.concat())
+            .unwrap_or_else(|error| vec![error])
     }
 
     /// `{posta}` in a statement stands for the qualifier of Posta's tables.

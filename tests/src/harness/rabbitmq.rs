@@ -140,7 +140,9 @@ impl Vhost {
             "payload_encoding": "base64",
         });
         let path = format!("/api/exchanges/{}/amq.default/publish", self.name);
-        self.api.try_request("POST", &path, Some(&message)).map(drop)
+        self.api
+            .try_request("POST", &path, Some(&message))
+            .map(drop)
     }
 
     /// Waits until the management API says something of a queue that satisfies; it counts once a

@@ -105,16 +105,16 @@ const fn bounds(crashes: u8, expiries: u8, failures: u8, losses: u8, copies: u8)
 }
 
 /// Within each of these everything is looked at, in seconds.
-const BOUNDS: [Bounds; 5] = [
+const BOUNDS: [Bounds; 4] = [
     bounds(1, 0, 1, 0, 0),
     bounds(0, 1, 0, 0, 0),
     bounds(0, 0, 1, 1, 0),
     bounds(0, 0, 0, 1, 1),
-    bounds(1, 0, 0, 0, 1),
 ];
 
 /// Within these too, when `POSTA_TEST_MODEL` is `deep`: it takes minutes, and a release build.
-const DEEP: [Bounds; 6] = [
+const DEEP: [Bounds; 7] = [
+    bounds(1, 0, 0, 0, 1),
     bounds(2, 0, 0, 0, 0),
     bounds(0, 1, 1, 0, 0),
     bounds(0, 0, 1, 1, 1),
@@ -148,7 +148,7 @@ fn the_protocol_keeps_its_promises_in_every_state() {
     }
 }
 
-/// Finds a state that breaks a property, and the shortest way to it.
+/// Finds a state that breaks a property, and a way to it.
 fn is_found(mistake: Mistake, bounds: Bounds, property: &'static str) {
     let protocol = Protocol {
         bounds,

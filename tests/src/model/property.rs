@@ -15,7 +15,9 @@ const STEPS_MAX: usize = 120;
 
 pub(super) fn all() -> Vec<Property<Protocol>> {
     vec![
-        Property::always(KEPT, |_, state| MESSAGES.iter().all(|it| is_kept(state, *it))),
+        Property::always(KEPT, |_, state| {
+            MESSAGES.iter().all(|it| is_kept(state, *it))
+        }),
         Property::always(ONCE, |_, state: &State| {
             MESSAGES.iter().all(|it| count(state, *it) <= 1)
         }),

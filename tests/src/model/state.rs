@@ -160,6 +160,9 @@ impl State {
 
     /// All that can be done is done.
     pub(super) fn is_done(&self) -> bool {
-        self.outbox.is_empty() && MESSAGES.iter().all(|message| self.effects.contains(message))
+        self.outbox.is_empty()
+            && MESSAGES
+                .iter()
+                .all(|message| self.effects.contains(message))
     }
 }

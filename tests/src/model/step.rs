@@ -75,15 +75,16 @@ impl Protocol {
                 steps.push(Step::Crash(number));
             }
             let process = &state.processes[number];
-            let is_connected = process.subscribed || process.round.as_ref().is_some_and(|it| !it.broken);
+            let is_connected =
+                process.subscribed || process.round.as_ref().is_some_and(|it| !it.broken);
             if state.left.losses > 0 && is_connected {
                 steps.push(Step::Lose(number));
             }
         }
         if state.left.copies > 0 {
-            let published = MESSAGES.iter().filter(|message| {
-                state.inbox.has(**message) || state.queue.contains(message)
-            });
+            let published = MESSAGES
+                .iter()
+                .filter(|message| state.inbox.has(**message) || state.queue.contains(message));
             steps.extend(published.map(|message| Step::Copy(*message)));
         }
     }
@@ -148,7 +149,12 @@ impl Protocol {
                 }
                 counts.dedup();
                 for count in counts {
-                    let ids: Set = process.hand.iter().chain(&state.queue[..count]).copied().collect();
+                    let ids: Set = process
+                        .hand
+                        .iter()
+                        .chain(&state.queue[..count])
+                        .copied()
+                        .collect();
                     // The insert waits for whoever holds one of the ids.
                     if !ids.is_empty() && !self.is_locked(state, number, ids) {
                         steps.push(Step::Begin(number, count));
@@ -161,16 +167,17 @@ impl Protocol {
                 held,
             }) => {
                 steps.push(Step::Commit(number));
-                let called = |message: &&u8| fresh.has(**message) && !self.is_held(*held, **message);
+                let called =
+                    |message: &&u8| fresh.has(**message) && !self.is_held(*held, **message);
                 if state.left.failures > 0 && deliveries.iter().any(|it| called(&it)) {
                     steps.push(Step::Fail(number));
                 }
             }
             Some(Open::Committed { .. }) => steps.push(Step::Acknowledge(number)),
-            Some(Open::Failed { message }) => {
-                if !self.is_locked(state, number, [*message].into_iter().collect()) {
-                    steps.push(Step::PutAside(number));
-                }
+            Some(Open::Failed { message })
+                if !self.is_locked(state, number, [*message].into_iter().collect()) =>
+            {
+                steps.push(Step::PutAside(number));
             }
             _ => {}
         }
@@ -302,7 +309,10 @@ impl Protocol {
 
     fn claim(&self, state: &mut State, number: usize) {
         let process = &mut state.processes[number];
-        let rows: Vec<u8> = MESSAGES.into_iter().filter(|it| state.outbox.has(*it)).collect();
+        let rows: Vec<u8> = MESSAGES
+            .into_iter()
+            .filter(|it| state.outbox.has(*it))
+            .collect();
         if self.makes(Mistake::Confirm) && process.lane == Belief::Owner {
             state.outbox = Set::default();
         }
@@ -339,7 +349,11 @@ impl Protocol {
         let (inbox, process) = (state.inbox, &mut state.processes[number]);
         let deliveries = process.hand.clone();
         let all = self.makes(Mistake::Inbox);
-        let fresh = deliveries.iter().copied().filter(|it| all || !inbox.has(*it)).collect();
+        let fresh = deliveries
+            .iter()
+            .copied()
+            .filter(|it| all || !inbox.has(*it))
+            .collect();
         if self.makes(Mistake::Acknowledge) {
             process.hand.clear();
         }
