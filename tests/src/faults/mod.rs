@@ -3,7 +3,8 @@
 //!
 //! Three parts that know little of each other:
 //!
-//! - **The driver** ([`driver`], [`plan`], [`seat`], [`ground`], [`network`]) makes a round. A *ground*
+//! - **The driver** ([`driver`], with [`attendance`], [`disturbance`], [`queue_loss`] and [`rest`]; [`plan`],
+//!   [`seat`], [`ground`], [`network`]) makes a round. A *ground*
 //!   is a fresh database with a fresh place on a broker; a *seat* is a place for one process of a
 //!   service, which dies and is started again. The driver is plain blocking code: what it waits for
 //!   may be away.
@@ -27,7 +28,9 @@
 //! [`long`] makes rounds until its time is over, for `tests/faults`; [`short`] has one made on each
 //! combination, on servers of its own; [`mutations`] shows that the checker sees what it is for.
 
+mod attendance;
 mod checker;
+mod disturbance;
 mod driver;
 mod fault;
 mod ground;
@@ -37,7 +40,9 @@ mod mutations;
 mod network;
 mod plan;
 mod points;
+mod queue_loss;
 mod report;
+mod rest;
 mod seat;
 mod service;
 mod short;
