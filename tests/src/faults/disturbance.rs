@@ -1,6 +1,5 @@
 //! What is done to processes, servers and the network, and undone again.
 
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;

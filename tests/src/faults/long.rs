@@ -95,7 +95,16 @@ pub(super) fn run(order: &Order, tell: impl Fn(&str)) -> Report {
         ));
         round += 1;
     }
+    let database = order.database.map(|database| match database {
+        DatabaseKind::Sqlite => " --database sqlite",
+        DatabaseKind::Postgres => " --database postgres",
+    });
+    let broker = order.broker.map(|broker| match broker {
+        BrokerKind::Database => " --broker database",
+        BrokerKind::RabbitMq => " --broker rabbitmq",
+    });
     Report {
+        selection: [database, broker].into_iter().flatten().collect(),
         seed: order.seed,
         minutes: order.time.as_secs_f64() / 60.0,
         combinations: combinations.into_iter().map(|(_, it)| it).collect(),

@@ -33,6 +33,8 @@ pub(super) struct Combination {
 pub(super) struct Report {
     pub(super) seed: u64,
     pub(super) minutes: f64,
+    /// The options that chose the combinations, if any did.
+    pub(super) selection: String,
     pub(super) combinations: Vec<Combination>,
 }
 
@@ -201,11 +203,9 @@ impl fmt::Display for Report {
                 let _ = writeln!(out, "evidence: {evidence}");
             }
         }
-        let (seed, minutes) = (self.seed, self.minutes);
-        let _ = writeln!(
-            out,
-            "\nseed {seed}, {minutes:.1} minutes; again: tests/faults --minutes {minutes:.0} --seed {seed}"
-        );
+        let (seed, minutes, only) = (self.seed, self.minutes, &self.selection);
+        let again = format!("tests/faults --minutes {minutes:.0} --seed {seed}{only}");
+        let _ = writeln!(out, "\nseed {seed}, {minutes:.1} minutes; again: {again}");
         f.write_str(&out)
     }
 }
