@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod field;
 #[cfg(test)]
 mod guarantees;
@@ -16,6 +18,8 @@ mod guarantees;
 mod harness;
 #[cfg(test)]
 mod main_job;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::dead_letter::Reason;
 use crate::message::{MessageId, OrderingKey};
 use crate::outbox::Context;
 use crate::store::{Admission, Database, Fence, InboxStore, Session, Store, StoreError, Tx};
+use crate::supervision::broken::{self, Mistake};
 use crate::supervision::{crash_point, error_chain};
 use crate::telemetry::{self, Processed};
 
@@ -133,6 +134,9 @@ impl<D: Database> Partition<D> {
             Admission::Admitted { fresh, held } => Open::new(fresh, held),
         };
         crash_point!("consume.admitted");
+        if broken::makes(Mistake::Acknowledge) {
+            subscription.acknowledge(&tags(deliveries)).await?;
+        }
         if let Some(overflow) = self.overflow(&mut session, &open.held).await? {
             session.rollback().await;
             return Ok(Taken::Overflow(overflow));
@@ -172,9 +176,17 @@ impl<D: Database> Partition<D> {
         let ids: Vec<MessageId> = deliveries.iter().filter_map(message_id).collect();
         let keys: HashSet<OrderingKey> = deliveries.iter().filter_map(key).collect();
         let keys: Vec<OrderingKey> = keys.into_iter().collect();
-        self.store
+        let admitted = self
+            .store
             .admit(session, &self.queue.consumer, fence, &ids, &keys)
-            .await
+            .await?;
+        Ok(match admitted {
+            Admission::Admitted { held, .. } if broken::makes(Mistake::Inbox) => {
+                let fresh = ids.into_iter().collect();
+                Admission::Admitted { fresh, held }
+            }
+            admitted => admitted,
+        })
     }
 
     /// Handles one delivery of the batch, or notes what is to become of it instead.
@@ -203,6 +215,7 @@ impl<D: Database> Partition<D> {
             .key
             .as_ref()
             .is_some_and(|key| open.held.contains(key))
+            && !broken::makes(Mistake::Hold)
         {
             open.aside.hold(self.untried(envelope));
             return Ok(());

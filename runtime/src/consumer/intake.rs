@@ -8,7 +8,7 @@ use super::partition::Partition;
 use crate::broker::{BrokerError, Delivery, Subscription};
 use crate::lease::LeaseUse;
 use crate::store::Database;
-use crate::supervision::{Doing, Life, WakeListener};
+use crate::supervision::{Doing, Life, WakeListener, crash_point};
 
 /// While more is due in the retry table, deliveries get this long to arrive in between: a long
 /// backlog of one key delays no other.
@@ -66,6 +66,7 @@ impl<D: Database> Partition<D> {
             let deliveries = received?;
             self.progress.begin(Doing::Working);
             self.progress.step();
+            crash_point!("consume.delivered");
             match self
                 .handle_through_outages(life, lease, subscription, &deliveries)
                 .await?

@@ -102,6 +102,7 @@ impl<D: Database> Keeper<D> {
                 .give_back(&mut session, resource, self.member, &free)
                 .await?;
             owned.retain(|grant| !free.contains(grant));
+            crash_point!("lease.given_back");
         }
         let mut taken_over = Vec::new();
         if owned.len() < share {
@@ -126,6 +127,9 @@ impl<D: Database> Keeper<D> {
                 here || deserted.contains(&grant.number)
             });
             taken_over.extend(deserted);
+            if !taken.is_empty() {
+                crash_point!("lease.acquired");
+            }
             owned.extend(taken);
         }
         // Only what is committed is trusted: an uncommitted renewal would outlive the database's

@@ -9,6 +9,7 @@ use super::wave::Waves;
 use crate::broker::{PublishOutcome, Publisher};
 use crate::message::Slot;
 use crate::store::{Database, Fence, OutboxRow, RowId, Store};
+use crate::supervision::broken::{self, Mistake};
 use crate::supervision::{ChildError, crash_point};
 use crate::telemetry;
 
@@ -65,6 +66,13 @@ impl<D: Database> Dispatcher<D> {
             return self
                 .publish_and_settle(publisher, rows, settlement, fences)
                 .await;
+        }
+        if broken::makes(Mistake::Confirm) {
+            let mut early = Settlement::default();
+            rows.iter().for_each(|row| early.dispatched(row.id));
+            let settled = self.settle(early, fences).await?;
+            self.publish(publisher, rows, &mut settlement).await?;
+            return Ok(settled);
         }
         let published = self.publish(publisher, rows, &mut settlement).await;
         // What was confirmed before an outage is settled all the same.

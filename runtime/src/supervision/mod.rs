@@ -3,6 +3,7 @@
 
 mod arbiters;
 mod budget;
+pub(crate) mod broken;
 mod child;
 mod concern;
 pub(crate) mod crash;

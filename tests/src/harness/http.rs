@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// and ends with the connection.
 ///
 /// # Errors
-/// When there is nobody to answer.
+/// When there is nobody to answer, or the answer breaks off.
 pub(crate) fn request(
     address: &str,
     authorization: &str,
@@ -32,15 +32,14 @@ pub(crate) fn request(
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8(answer).expect("the answer is text");
-    let (head, body) = answer
-        .split_once("\r\n\r\n")
-        .expect("the answer has a head");
+    let broken_off = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(broken_off)?;
     let status = head
         .split(' ')
         .nth(1)
         .and_then(|status| status.parse().ok());
     let body = serde_json::from_str(body).unwrap_or(Value::Null);
-    Ok((status.expect("the answer has a status"), body))
+    Ok((status.ok_or_else(broken_off)?, body))
 }
 
 /// Base64 with padding, for the basic authorization.

@@ -26,6 +26,8 @@ pub(crate) enum Traffic {
     Hold,
     /// The same for what the server says; what the client says passes.
     HoldAnswers,
+    /// The same for what the client says; what the server says passes.
+    HoldQuestions,
     /// Closes all sockets, and each new connection at once.
     Cut,
 }
@@ -39,7 +41,12 @@ enum Side {
 
 impl Traffic {
     fn holds(self, from: Side) -> bool {
-        self == Self::Hold || (self == Self::HoldAnswers && from == Side::Server)
+        match self {
+            Self::Hold => true,
+            Self::HoldAnswers => from == Side::Server,
+            Self::HoldQuestions => from == Side::Client,
+            _ => false,
+        }
     }
 }
 
@@ -153,7 +160,7 @@ async fn pump(
             return;
         };
         match now {
-            Traffic::Pass | Traffic::Hold | Traffic::HoldAnswers => {}
+            Traffic::Pass | Traffic::Hold | Traffic::HoldAnswers | Traffic::HoldQuestions => {}
             Traffic::Delay(pause) => tokio::time::sleep(pause).await,
             Traffic::Stall => continue,
             Traffic::Exchange(found, put) => {

@@ -113,6 +113,38 @@ impl Vhost {
         if status == 200 { queue } else { Value::Null }
     }
 
+    /// What the management API says of all queues.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn queues(&self) -> std::io::Result<Vec<Value>> {
+        let path = format!("/api/queues/{}", self.name);
+        let (_, queues) = self.api.try_request("GET", &path, None)?;
+        Ok(queues.as_array().cloned().unwrap_or_default())
+    }
+
+    /// Has the management API publish a message into one queue, past all exchanges.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn publish_into(
+        &self,
+        queue: &str,
+        properties: &Value,
+        payload: &[u8],
+    ) -> std::io::Result<()> {
+        let message = json!({
+            "properties": properties,
+            "routing_key": queue,
+            "payload": http::base64(payload),
+            "payload_encoding": "base64",
+        });
+        let path = format!("/api/exchanges/{}/amq.default/publish", self.name);
+        self.api
+            .try_request("POST", &path, Some(&message))
+            .map(drop)
+    }
+
     /// Waits until the management API says something of a queue that satisfies; it counts once a
     /// second.
     pub(crate) async fn queue_until(
@@ -287,7 +319,8 @@ impl Drop for Undo {
     }
 }
 
-fn control(script: &str, argument: Option<&str>) -> String {
+/// Runs one of the run's control scripts: for those who have the servers to themselves.
+pub(crate) fn control(script: &str, argument: Option<&str>) -> String {
     let mut command = Command::new(format!("{}/{script}", variable("POSTA_TEST_SERVERS")));
     let output = command
         .args(argument)

@@ -20,6 +20,7 @@ use super::returns::Returns;
 use super::{Shared, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, PublishOutcome, Publisher};
 use crate::store::{Database, OutboxRow};
+use crate::supervision::crash_point;
 
 /// Payload bytes of one wave that are in flight at a time: lapin keeps a copy of each until it is
 /// written. One message may have more.
@@ -156,6 +157,8 @@ impl RabbitMqPublisher {
                 confirm = in_flight.next() => match confirm {
                     None => return Ok(verdicts),
                     Some((place, Ok(confirmation))) => {
+                        // Sent, and nothing of it is known to be confirmed.
+                        crash_point!("dispatch.sent");
                         bytes -= bytes_at[place];
                         verdicts.positive[place] = Some(verdicts.returns.note(confirmation));
                     }
