@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::handler::Arguments;
 use super::handlers::{Handlers, Handling};
 use super::{Handled, Handler, HandlerFn, MethodFn, State};
-use crate::message::{Message, SLOTS};
+use crate::message::{Message, MessageType, SLOTS};
 use crate::retry::RetryPolicy;
 use crate::store::Database;
 
@@ -137,6 +137,15 @@ impl<D: Database> Consumer<D> {
             ));
         }
         self
+    }
+
+    /// The message types that it takes, with the versions that it knows.
+    pub(crate) fn types(&self) -> Vec<(MessageType, u32)> {
+        let type_of = |name| MessageType::from_static(name).expect("the derive macro checked it");
+        self.handlings
+            .iter()
+            .map(|(name, handling)| (type_of(name), handling.version))
+            .collect()
     }
 
     /// Its handlers with the policies that hold for them, under the runtime's.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::Handler;
-use crate::message::{MessageType, RetryOverride};
+use crate::message::RetryOverride;
 use crate::retry::RetryPolicy;
 use crate::store::Database;
 
@@ -27,7 +27,6 @@ impl<D: Database> Handling<D> {
 /// A consumer's handlers by message type, each with the policy that holds for it.
 pub(crate) struct Handlers<D: Database> {
     handlers: BTreeMap<&'static str, (Handler<D>, RetryPolicy)>,
-    types: Vec<(MessageType, u32)>,
     policy: RetryPolicy,
 }
 
@@ -36,12 +35,7 @@ impl<D: Database> Handlers<D> {
         handlings: BTreeMap<&'static str, Handling<D>>,
         consumers: RetryPolicy,
     ) -> Self {
-        let type_of = |name| MessageType::from_static(name).expect("the derive macro checked it");
         Self {
-            types: handlings
-                .iter()
-                .map(|(name, handling)| (type_of(name), handling.version))
-                .collect(),
             handlers: handlings
                 .into_iter()
                 .map(|(name, handling)| {
@@ -63,10 +57,5 @@ impl<D: Database> Handlers<D> {
     pub(super) fn policy(&self, message_type: &str) -> &RetryPolicy {
         self.get(message_type)
             .map_or(&self.policy, |(_, policy)| policy)
-    }
-
-    /// The message types that have a handler, with their schemas' versions.
-    pub(crate) fn types(&self) -> &[(MessageType, u32)] {
-        &self.types
     }
 }

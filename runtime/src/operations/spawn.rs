@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use actix::prelude::*;
 use tokio::sync::{Mutex, watch};
@@ -8,13 +9,14 @@ use super::operator::Wiring;
 use super::posta::Running;
 use super::relay::Relay;
 use super::replay::Replayer;
-use super::tree::Tree;
+use super::tree::{Starter, Tree};
 use super::{Counters, Posta, Settings};
 use crate::broker::database::DatabaseBroker;
-use crate::broker::{Broker, BrokerDriver, BrokerKind, Declaration, PartitionQueue, Topology};
-use crate::consumer::{Announcement, Consumer, DeadQueue, HeldCounts, Partition};
+use crate::broker::{Broker, BrokerDriver, BrokerKind, PartitionQueue};
+use crate::consumer::{Announcement, Consumer, DeadQueue, HeldCounts, Mover, Partition};
+use crate::layout::{Declaration, Generation, LayoutWatch, Seat};
 use crate::lease::{Board, Keeper, MemberId, Resource};
-use crate::message::{MessageType, SLOTS};
+use crate::message::SLOTS;
 use crate::outbox::{Dispatcher, Outbox};
 use crate::store::{Database, Store};
 use crate::supervision::{Supervisor, Wake};
@@ -22,6 +24,9 @@ use crate::telemetry::Client;
 
 /// The retry table is looked at less often than queues: what its owner puts there, it knows of.
 const RETRY_LOOK_POLLS: u32 = 5;
+
+/// A queue that is to be drained settles for this part of a lease's time.
+const SETTLE_PART: u32 = 4;
 
 /// What a runtime is made of, once everything has been checked.
 pub(super) struct Parts<D: Database> {
@@ -64,9 +69,19 @@ impl<D: Database> Parts<D> {
         let lanes = Board::new(Resource::Lanes, member);
         let mut boards = vec![lanes.clone()];
 
+        let by_slot = driver.capabilities().by_slot;
+        let layouts: Vec<LayoutWatch> = consumers
+            .iter()
+            .map(|consumer| LayoutWatch::new(&consumer.name))
+            .collect();
         let declarations: Vec<Declaration<D>> = consumers
             .iter()
-            .map(|consumer| Declaration::new(driver.clone(), topology(consumer)))
+            .zip(&layouts)
+            .map(|(consumer, layout)| {
+                let (name, types) = (&consumer.name, consumer.types());
+                let types = Announcement::<D>::new(store.clone(), name, &types, !by_slot);
+                Declaration::new(driver.clone(), name, types.into_types(), layout.clone())
+            })
             .collect();
 
         let declared = declarations.iter().map(Declaration::done).collect();
@@ -103,10 +118,11 @@ impl<D: Database> Parts<D> {
             board: lanes,
             member,
             count: SLOTS,
+            seat: None,
             ttl: settings.lease_ttl,
             members,
         };
-        start_keeper(&mut tree, &keepers, keeper);
+        start_keeper(&tree, &keepers, keeper);
         let names: Vec<String> = consumers
             .iter()
             .map(|consumer| consumer.name.clone())
@@ -118,27 +134,31 @@ impl<D: Database> Parts<D> {
             payload_bytes_max: settings.payload_bytes_max,
         };
         let alone: Arc<Mutex<()>> = Arc::default();
-        for (consumer, declaration) in consumers.into_iter().zip(declarations) {
-            let board = Board::new(Resource::Partitions(consumer.name.clone()), member);
+        for ((consumer, declaration), layout) in
+            consumers.into_iter().zip(declarations).zip(layouts)
+        {
+            let first = Generation::first(consumer.partitions);
+            let resource = Resource::partitions(consumer.name.as_str(), first);
+            let board = Board::new(resource, member);
             boards.push(board.clone());
             let partitions = consumer.partitions;
             let supervisor = tree.supervisor();
             let (name, state) = (consumer.name.clone(), consumer.state.clone());
             let handlers = Arc::new(consumer.into_handlers(settings.retry));
             wiring.handlers.insert(name.clone(), handlers.clone());
-            let announcement = Announcement::new(store.clone(), &name, handlers.clone());
-            let partition = |number| Partition {
+            let template = Partition {
                 store: store.clone(),
                 driver: driver.clone(),
                 board: board.clone(),
                 member,
                 queue: PartitionQueue {
                     consumer: name.clone(),
-                    partitions,
-                    number,
+                    generation: first,
+                    number: 0,
                 },
+                layout: layout.clone(),
+                settle: settings.lease_ttl / SETTLE_PART,
                 declaration: declaration.clone(),
-                announcement: announcement.clone(),
                 handlers: handlers.clone(),
                 state: state.clone(),
                 outbox: outbox.clone(),
@@ -151,15 +171,23 @@ impl<D: Database> Parts<D> {
                 held: HeldCounts::new(settings.held_max),
                 alone: alone.clone(),
             };
-            for number in 0..partitions {
-                let partition = partition(number);
-                tree.start(&supervisor, format!("{name} {number}"), move |life| {
-                    partition.clone().run(life)
+            let staff = staff(
+                tree.starter(&supervisor),
+                template.clone(),
+                settings.held_max,
+            );
+            staff(partitions);
+            if !by_slot {
+                let mover = Mover {
+                    partition: template.clone(),
+                };
+                tree.start(&supervisor, format!("{name} layout"), move |life| {
+                    mover.clone().run(life)
                 });
             }
             if driver.capabilities().delivery_limit {
                 let dead_queue = DeadQueue {
-                    partition: partition(0),
+                    partition: template,
                 };
                 tree.start(&supervisor, format!("{name} dead queue"), move |life| {
                     dead_queue.clone().run(life)
@@ -170,11 +198,19 @@ impl<D: Database> Parts<D> {
                 board,
                 member,
                 count: partitions,
+                seat: Some(Seat {
+                    store: store.clone(),
+                    consumer: name.clone(),
+                    wish: partitions,
+                    watch: layout,
+                    by_slot,
+                    staff,
+                }),
                 ttl: settings.lease_ttl,
                 // Whoever shares a consumer shares the lanes too: their keeper tells.
                 members: watch::Sender::new(0),
             };
-            start_keeper(&mut tree, &keepers, keeper);
+            start_keeper(&tree, &keepers, keeper);
         }
         let relays = tree.supervisor();
         let relay = Relay {
@@ -234,18 +270,26 @@ fn drive<D: Database>(
     }
 }
 
-fn topology<D: Database>(consumer: &Consumer<D>) -> Topology {
-    let types = consumer.handlings.keys();
-    Topology {
-        consumer: consumer.name.clone(),
-        partitions: consumer.partitions,
-        types: types
-            .map(|name| MessageType::from_static(name).expect("the derive macro has checked it"))
-            .collect(),
-    }
+/// Starts a consumer's partition actors up to a number, those that are not there yet. Actors beyond
+/// the layout's partitions idle.
+fn staff<D: Database>(
+    starter: Starter,
+    template: Partition<D>,
+    held_max: usize,
+) -> Arc<dyn Fn(u8) + Send + Sync> {
+    let started = AtomicU8::new(0);
+    Arc::new(move |count| {
+        for number in started.fetch_max(count, Ordering::SeqCst)..count {
+            let mut partition = template.clone();
+            partition.queue.number = number;
+            partition.held = HeldCounts::new(held_max);
+            let name = format!("{} {number}", partition.queue.consumer);
+            starter.start(name, move |life| partition.clone().run(life));
+        }
+    })
 }
 
-fn start_keeper<D: Database>(tree: &mut Tree, keepers: &Addr<Supervisor>, keeper: Keeper<D>) {
+fn start_keeper<D: Database>(tree: &Tree, keepers: &Addr<Supervisor>, keeper: Keeper<D>) {
     let name = format!("lease keeper of {}", keeper.board.resource().name());
     tree.start(keepers, name, move |life| keeper.clone().run(life));
 }

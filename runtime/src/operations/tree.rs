@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::prelude::*;
 use futures_util::FutureExt as _;
@@ -12,7 +13,7 @@ pub(super) struct Tree {
     pub(super) phase: watch::Sender<Phase>,
     pub(super) arbiters: Vec<Arbiter>,
     pub(super) supervisors: Vec<Addr<Supervisor>>,
-    started: usize,
+    started: Arc<AtomicUsize>,
 }
 
 impl Tree {
@@ -24,7 +25,7 @@ impl Tree {
             // The first one is the supervisors' own.
             arbiters: (0..=arbiters).map(|_| Arbiter::new()).collect(),
             supervisors: Vec::new(),
-            started: 0,
+            started: Arc::default(),
         }
     }
 
@@ -39,17 +40,43 @@ impl Tree {
     }
 
     /// Starts a child on the next arbiter; `body` is called anew at every start.
-    pub(super) fn start<F, B>(&mut self, supervisor: &Addr<Supervisor>, name: String, body: B)
+    pub(super) fn start<F, B>(&self, supervisor: &Addr<Supervisor>, name: String, body: B)
     where
         F: Future<Output = Result<(), ChildError>> + 'static,
         B: Fn(Life) -> F + Send + Sync + 'static,
     {
-        let arbiter = self.arbiters[1 + self.started % (self.arbiters.len() - 1)].handle();
-        self.started += 1;
+        self.starter(supervisor).start(name, body);
+    }
+
+    /// Starts children of this supervisor at any time.
+    pub(super) fn starter(&self, supervisor: &Addr<Supervisor>) -> Starter {
+        Starter {
+            supervisor: supervisor.clone(),
+            arbiters: self.arbiters[1..].iter().map(Arbiter::handle).collect(),
+            started: self.started.clone(),
+        }
+    }
+}
+
+/// Starts children of one supervisor, each on the next arbiter.
+pub(super) struct Starter {
+    supervisor: Addr<Supervisor>,
+    arbiters: Vec<ArbiterHandle>,
+    started: Arc<AtomicUsize>,
+}
+
+impl Starter {
+    /// Starts a child; `body` is called anew at every start.
+    pub(super) fn start<F, B>(&self, name: String, body: B)
+    where
+        F: Future<Output = Result<(), ChildError>> + 'static,
+        B: Fn(Life) -> F + Send + Sync + 'static,
+    {
+        let started = self.started.fetch_add(1, Ordering::Relaxed);
+        let arbiter = self.arbiters[started % self.arbiters.len()].clone();
         let body: Body = Arc::new(move |life| body(life).boxed_local());
-        // One message per child at start, before anything else can be in the mailbox: it is bounded
-        // by the number of children.
-        supervisor.do_send(Start(ChildSpec {
+        // One message per child: the mailbox is bounded by the number of children.
+        self.supervisor.do_send(Start(ChildSpec {
             name,
             arbiter,
             body,

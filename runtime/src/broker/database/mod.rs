@@ -61,6 +61,8 @@ impl<D: Database> BrokerDriver<D> for DatabaseBroker<D> {
             transactional: true,
             single_active_consumer: false,
             delivery_limit: false,
+            by_slot: true,
+            provides: true,
             open_to_others: false,
         }
     }

@@ -107,6 +107,7 @@ mod properties;
 mod publisher;
 mod queue_state;
 mod reactor;
+mod removal;
 mod returns;
 mod slot;
 mod subscription;
@@ -114,11 +115,11 @@ mod tls;
 mod topology;
 mod url;
 
+pub use crate::broker::QueueState;
 pub use driver::RabbitMq;
 use driver::Shared;
 pub use options::{Provision, RabbitMqOptions};
 pub use publisher::RabbitMqPublisher;
-pub use queue_state::QueueState;
 pub use subscription::RabbitMqSubscription;
 
 /// What the names of the dead-letter exchange and of the dead queues end with.
