@@ -15,6 +15,8 @@ mod guarantees;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod layout;
+#[cfg(test)]
 mod main_job;
 #[cfg(test)]
 mod operator;

@@ -50,7 +50,7 @@ impl<D: Database> Late<'_, D> {
     }
 
     /// Acknowledges what the inbox knows and, if the time is over, moves the rest; what is left.
-    /// `None` if partition 0 belongs to somebody else.
+    /// `None` without a lease.
     async fn settle(
         &self,
         subscription: &mut dyn Subscription<D>,
@@ -58,7 +58,7 @@ impl<D: Database> Late<'_, D> {
         over: bool,
     ) -> Result<Option<Vec<Delivery>>, Interruption> {
         let Self { partition, queue } = *self;
-        let Some(fence) = partition.board.fence(0) else {
+        let Some(fence) = partition.board.any_fence() else {
             return Ok(None);
         };
         let mut session = partition.store.begin().await?;

@@ -77,13 +77,12 @@ impl<D: Database> Mover<D> {
             }
             LayoutStep::Rest => {
                 // Queues that this process made too late, having been stopped in the middle of it.
-                let mut left = false;
                 for generation in self.partition.declaration.declared() {
                     if generation < layout.generation {
-                        left |= !self.clear(life, generation, idle).await?;
+                        self.clear(life, generation, idle).await?;
                     }
                 }
-                Ok(if left { soon } else { LOOK_INTERVAL })
+                Ok(LOOK_INTERVAL)
             }
             LayoutStep::Draining { .. } | LayoutStep::Releasing { .. } => Ok(LOOK_INTERVAL),
         }
@@ -212,7 +211,7 @@ impl<D: Database> Mover<D> {
     }
 
     async fn rescue(&self, life: &Life, queue: Option<PartitionQueue>) -> Result<(), BrokerError> {
-        let Some(queue) = queue.filter(|_| self.is_first()) else {
+        let Some(queue) = queue.filter(|_| self.partition.board.any_fence().is_some()) else {
             return Ok(());
         };
         let mut subscription = self.partition.driver.subscribe(&queue).await?;

@@ -133,14 +133,21 @@ impl<D: Database> Declaration<D> {
     }
 
     async fn declare(&self, plan: Plan) -> Result<(), BrokerError> {
+        // Before, since it may be stopped in between, and after, since it may have been: what was
+        // made late is to be removed again.
+        self.note(plan);
+        let made = self.make(plan).await;
+        self.note(plan);
+        made
+    }
+
+    async fn make(&self, plan: Plan) -> Result<(), BrokerError> {
         let shared = &*self.shared;
         let types = (shared.types)().await?;
         if let Some(leaving) = plan.leaving {
-            self.note(leaving);
             let emptied = self.topology(leaving, Vec::new());
             shared.driver.declare(&emptied).await?;
         }
-        self.note(plan.bound);
         let bound = self.topology(plan.bound, types);
         shared.driver.declare(&bound).await?;
         if plan.leaving.is_some() {
@@ -175,8 +182,10 @@ impl<D: Database> Declaration<D> {
         self.lock_declared().remove(&generation);
     }
 
-    fn note(&self, generation: Generation) {
-        self.lock_declared().insert(generation);
+    fn note(&self, plan: Plan) {
+        let mut declared = self.lock_declared();
+        declared.insert(plan.bound);
+        declared.extend(plan.leaving);
     }
 
     fn lock_declared(&self) -> std::sync::MutexGuard<'_, BTreeSet<Generation>> {

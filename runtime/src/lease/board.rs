@@ -125,6 +125,13 @@ impl Board {
         })
     }
 
+    /// The fence of whichever lease is owned, valid and to be kept, if there is one.
+    pub(crate) fn any_fence(&self) -> Option<Fence> {
+        self.usable()
+            .into_iter()
+            .find_map(|number| self.fence(number))
+    }
+
     /// The numbers that are owned, valid and to be kept.
     pub(crate) fn usable(&self) -> Vec<u8> {
         let owned = self.lock();

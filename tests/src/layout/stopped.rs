@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use posta::layout::Generation;
+use posta::lease::Resource;
+use posta::store::{LeaseStore, Store};
+
+use super::child::Process;
+use super::judged::{assert_all_in_order, assert_queues, until_rest};
+use super::service::{MOVED, Version, beta, enqueue, keys};
+use crate::world::service::builder;
+use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
+
+on_every_combination!(a_process_that_slept_through_a_change_has_no_part_in_the_former_layout);
+
+async fn a_process_that_slept_through_a_change_has_no_part_in_the_former_layout<D: TestDatabase>(
+    broker: BrokerKind,
+) {
+    let mut world = World::<D>::fresh(broker).await;
+    if broker == BrokerKind::RabbitMq {
+        // The broker gives up on it soon, and what it has in hand comes back.
+        world.broker_url += "?heartbeat=1";
+    }
+    let store = world.store();
+    let sleeper = Process::start(&world, 4, Version::One, None).await;
+    let producer = builder(&world).start().await.expect("a producer");
+    let keys = keys(16);
+    let mut count = 0;
+    for _ in 0..20 {
+        enqueue(&producer, &keys, count, beta).await;
+        count += 1;
+    }
+    // With messages in hand, its own and the broker's, and leases.
+    sleeper.pause();
+    let awake = Process::start(&world, 8, Version::One, None).await;
+    for _ in 0..10 {
+        enqueue(&producer, &keys, count, beta).await;
+        count += 1;
+        actix_rt::time::sleep(Duration::from_millis(50)).await;
+    }
+    until_rest::<D>(&store, 2, 8).await;
+    sleeper.resume();
+    for _ in 0..10 {
+        enqueue(&producer, &keys, count, beta).await;
+        count += 1;
+        actix_rt::time::sleep(Duration::from_millis(50)).await;
+    }
+    // It wishes 4, and works with 8.
+    let second = Generation {
+        number: 2,
+        partitions: 8,
+    };
+    until("both share the layout in use", async || {
+        owners::<D>(&store, second).await == 2
+    })
+    .await;
+    assert_eq!(owners::<D>(&store, Generation::first(4)).await, 0);
+    assert_all_in_order::<D>(&store, &keys, count).await;
+    if broker == BrokerKind::RabbitMq {
+        assert_queues(&world, 2, 8).await;
+    }
+    producer.stop().await.expect("a drain");
+    awake.stop().await;
+    sleeper.stop().await;
+}
+
+/// How many processes own partitions of a layout.
+async fn owners<D: TestDatabase>(store: &D::Store, generation: Generation) -> usize {
+    let mut session = store.begin().await.expect("a transaction");
+    let resource = Resource::partitions(MOVED, generation);
+    let owners = store.owners(&mut session, &resource).await;
+    session.commit().await.expect("a commit");
+    let mut owners: Vec<_> = owners
+        .expect("the owners")
+        .into_iter()
+        .filter_map(|(_, owner)| owner)
+        .collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners.len()
+}
