@@ -76,16 +76,30 @@ impl<D: Database> Mover<D> {
                 Ok(soon)
             }
             LayoutStep::Rest => {
-                // Queues that this process made too late, having been stopped in the middle of it.
-                for generation in self.partition.declaration.declared() {
-                    if generation < layout.generation {
-                        self.clear(life, generation, idle).await?;
-                    }
-                }
+                self.remove_what_was_late(&layout).await?;
                 Ok(LOOK_INTERVAL)
             }
             LayoutStep::Draining { .. } | LayoutStep::Releasing { .. } => Ok(LOOK_INTERVAL),
         }
+    }
+
+    /// Removes queues that this process may have made too late, having been stopped in the middle of
+    /// it. At rest the former queues were found idle and are removed: what is in one that was made
+    /// since has come to the queues in use as well.
+    async fn remove_what_was_late(&self, layout: &Layout) -> Result<(), BrokerError> {
+        let Partition {
+            driver,
+            declaration,
+            ..
+        } = &self.partition;
+        for generation in declaration.declared() {
+            if generation < layout.generation {
+                let topology = declaration.topology(generation, Vec::new());
+                driver.remove(&topology).await?;
+                declaration.gone(generation);
+            }
+        }
+        Ok(())
     }
 
     /// Whether this process owns partition 0 of the layout in use.

@@ -135,7 +135,11 @@ fn tell(consumer: &str, known: Option<&Layout>, read: &Layout) {
         );
     }
     let wishes = read.other_wishes();
-    if !wishes.is_empty() && known.map(Layout::other_wishes).as_ref() != Some(&wishes) {
+    let differ = read
+        .wishes
+        .windows(2)
+        .any(|two| two[0].partitions != two[1].partitions);
+    if differ && !wishes.is_empty() && known.map(Layout::other_wishes).as_ref() != Some(&wishes) {
         tracing::info!(
             consumer,
             partitions = read.generation.partitions,

@@ -12,8 +12,8 @@ use crate::dead_letter::Origin;
 use crate::lease::{Board, MemberId, leave_all};
 use crate::outbox::{Context, Outbox};
 use crate::store::{
-    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, ScheduleStore, Store,
-    StoreError, Tx,
+    Database, DeadLetterStore, InboxStore, LayoutStore, OutboxStore, RetryStore, ScheduleStore,
+    Store, StoreError, Tx,
 };
 use crate::supervision::{ChildState, Drained, Phase, Registry, Supervisor, Wake, crash_point};
 
@@ -187,6 +187,7 @@ impl<D: Database> Posta<D> {
                 held,
                 held_keys,
                 dead_letters: self.store.dead_letters(&mut session, &origin).await?,
+                layout: self.store.layout(&mut session, name).await?,
             });
         }
         session.commit().await?;

@@ -168,8 +168,8 @@ pub(super) async fn nobody_waits_for_a_layout_that_somebody_has<D: TestDatabase>
     }
     let store = &place.store;
     let mut holder = place.begin().await;
-    let attended = store.attend(&mut holder, "c", wish(8), LONG).await;
-    assert!(attended.unwrap().settled);
+    let seen = store.attend(&mut holder, "c", wish(8), LONG).await;
+    assert!(seen.unwrap().settled);
     // Others read it and keep their leases; nobody changes it.
     assert!(attended(place, "c", wish(8), LONG).await.settled);
     let mut session = place.begin().await;
@@ -182,12 +182,12 @@ pub(super) async fn nobody_waits_for_a_layout_that_somebody_has<D: TestDatabase>
     assert_eq!(store.lock_layout(&mut holder, "none").await.unwrap(), None);
     let mut session = place.begin().await;
     assert_eq!(store.lock_layout(&mut session, "c").await.unwrap(), None);
-    let attended = store
+    let seen = store
         .attend(&mut session, "c", wish(8), LONG)
         .await
         .unwrap();
-    assert!(!attended.settled);
-    assert_eq!(attended.layout.generation, Generation::first(4));
+    assert!(!seen.settled);
+    assert_eq!(seen.layout.generation, Generation::first(4));
     session.commit().await.unwrap();
     holder.rollback().await;
     assert!(attended(place, "c", wish(8), LONG).await.settled);
