@@ -91,7 +91,9 @@ impl<D: Database> Consumer<D> {
         self.add::<M>(Handler::method::<S, M, Args, _>(consumer.clone(), method))
     }
 
-    /// Sets the number of partitions, 1 to 64; 8 by default.
+    /// Sets the number of partitions, 1 to 64; 8 by default. It is a wish: all processes of a
+    /// consumer have the same number, and it changes when all of them wish another one
+    /// ([`crate::layout`]).
     #[must_use]
     pub fn partitions(mut self, partitions: u8) -> Self {
         self.partitions = partitions;

@@ -72,7 +72,7 @@
 //! | | what holds |
 //! |---|---|
 //! | a process dies at any point | the next owner of its partition, or any keeper, goes on from the step that is written down |
-//! | a process is stopped and wakes after the change | its window is over, its fences fail, its next tick turns to the layout in use; queues that it made or bound late it removes again (its mover looks at all that it ever declared) |
+//! | a process is stopped and wakes after the change | its window is over, its fences fail, its next tick turns to the layout in use; queues that it made or bound late it removes again (its mover removes, at rest, whatever it has declared of former layouts) |
 //! | the broker is away | the change waits; deliveries go on as without it |
 //! | wishes change back meanwhile | the change goes to its end, and then back |
 //! | a process that wishes the former number joins later | it runs what is in use; wishes differ, nothing moves |

@@ -7,6 +7,7 @@ use posta::store::{LeaseStore, Store};
 use super::child::Process;
 use super::judged::{assert_all_in_order, assert_queues, until_rest};
 use super::service::{MOVED, Version, beta, enqueue, keys};
+use crate::world::effects::count;
 use crate::world::service::builder;
 use crate::world::{BrokerKind, TestDatabase, World, on_every_combination, until};
 
@@ -24,24 +25,29 @@ async fn a_process_that_slept_through_a_change_has_no_part_in_the_former_layout<
     let sleeper = Process::start(&world, 4, Version::One, None).await;
     let producer = builder(&world).start().await.expect("a producer");
     let keys = keys(16);
-    let mut count = 0;
-    for _ in 0..20 {
-        enqueue(&producer, &keys, count, beta).await;
-        count += 1;
+    let mut number = 0;
+    for _ in 0..10 {
+        enqueue(&producer, &keys, number, beta).await;
+        number += 1;
     }
-    // With messages in hand, its own and the broker's, and leases.
-    sleeper.pause();
+    assert_all_in_order::<D>(&store, &keys, number).await;
+    pause_between_transactions::<D>(&store, &sleeper).await;
+    // The broker gives it these: it has leases, and messages in hand.
+    for _ in 0..10 {
+        enqueue(&producer, &keys, number, beta).await;
+        number += 1;
+    }
     let awake = Process::start(&world, 8, Version::One, None).await;
     for _ in 0..10 {
-        enqueue(&producer, &keys, count, beta).await;
-        count += 1;
+        enqueue(&producer, &keys, number, beta).await;
+        number += 1;
         actix_rt::time::sleep(Duration::from_millis(50)).await;
     }
     until_rest::<D>(&store, 2, 8).await;
     sleeper.resume();
     for _ in 0..10 {
-        enqueue(&producer, &keys, count, beta).await;
-        count += 1;
+        enqueue(&producer, &keys, number, beta).await;
+        number += 1;
         actix_rt::time::sleep(Duration::from_millis(50)).await;
     }
     // It wishes 4, and works with 8.
@@ -54,13 +60,44 @@ async fn a_process_that_slept_through_a_change_has_no_part_in_the_former_layout<
     })
     .await;
     assert_eq!(owners::<D>(&store, Generation::first(4)).await, 0);
-    assert_all_in_order::<D>(&store, &keys, count).await;
+    assert_all_in_order::<D>(&store, &keys, number).await;
     if broker == BrokerKind::RabbitMq {
         assert_queues(&world, 2, 8).await;
     }
     producer.stop().await.expect("a drain");
     awake.stop().await;
     sleeper.stop().await;
+}
+
+/// Stops a process while it has no transaction open: with one, it has SQLite's only lock, or the rows
+/// that whoever goes on with its messages waits for.
+async fn pause_between_transactions<D: TestDatabase>(store: &D::Store, process: &Process) {
+    until("a process is stopped between transactions", async || {
+        process.pause();
+        // An open one is open still after this.
+        actix_rt::time::sleep(Duration::from_millis(300)).await;
+        let free = tokio::time::timeout(Duration::from_secs(2), open_transactions::<D>(store));
+        if free.await == Ok(0) {
+            return true;
+        }
+        process.resume();
+        false
+    })
+    .await;
+}
+
+/// Transactions that are open and idle, as far as the database knows; on SQLite, whose lock the one
+/// that asks had, there are none.
+async fn open_transactions<D: TestDatabase>(store: &D::Store) -> i64 {
+    let sql = match D::KIND {
+        "sqlite" => "SELECT 0 AS count",
+        _ => {
+            "SELECT count(*) AS count FROM pg_stat_activity
+             WHERE datname = current_database() AND state LIKE 'idle in transaction%'
+               AND state_change < clock_timestamp() - interval '250 milliseconds'"
+        }
+    };
+    count::<D>(store, sql).await
 }
 
 /// How many processes own partitions of a layout.
