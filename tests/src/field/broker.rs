@@ -227,7 +227,7 @@ async fn an_alarm_stops_publishing_only_and_does_not_delay_a_stop() {
         effects_of::<Postgres>(&store, EFFECTS).await.len() == 20
     })
     .await;
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost
         .queue_until(&queue, |queue| queue["messages"] == 0)
         .await;
@@ -371,7 +371,7 @@ async fn a_handler_that_outlives_its_channel_has_its_effect_once() {
 async fn a_queue_with_other_arguments_stops_its_own_consumer_only() {
     let world = World::<Sqlite>::fresh(BrokerKind::RabbitMq).await;
     let (store, vhost) = (world.store(), world.vhost());
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost.make_queue(&queue, &json!({}));
     let posta = builder(&world)
         .consumer(effects_consumer::<Sqlite>(&Calls::default()))
@@ -441,7 +441,7 @@ async fn a_foreign_client_publishes_what_is_handled_once_and_reads_what_is_publi
         .await
         .expect("a running service");
     vhost.tap("read", "test.echo.*").await;
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost
         .queue_until(&queue, |queue| queue["consumers"] == 1)
         .await;
