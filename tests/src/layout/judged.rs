@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use posta::layout::{Generation, Layout, LayoutStep};
+use posta::layout::{Layout, LayoutStep};
 use posta::store::{LayoutStore, Store};
 
 use super::service::{HOPELESS, MOVED, PARKED};
@@ -17,14 +17,19 @@ pub(super) async fn layout<D: TestDatabase>(store: &D::Store) -> Option<Layout> 
     layout.expect("the layout")
 }
 
-/// Waits until the layout of this number is in use and nothing moves.
-pub(super) async fn until_rest<D: TestDatabase>(store: &D::Store, number: u32, partitions: u8) {
-    let expected = Generation { number, partitions };
-    until(&format!("{expected:?} is at rest"), async || {
-        let layout = layout::<D>(store).await;
-        layout.is_some_and(|it| it.generation == expected && it.step == LayoutStep::Rest)
+/// Waits until so many partitions are in use and nothing moves; the layout's number. On a machine that
+/// stalls a process for longer than its time, there may have been others in between.
+pub(super) async fn until_rest<D: TestDatabase>(store: &D::Store, partitions: u8) -> u32 {
+    let mut number = 0;
+    until(&format!("{partitions} partitions are in use"), async || {
+        let Some(layout) = layout::<D>(store).await else {
+            return false;
+        };
+        number = layout.generation.number;
+        layout.generation.partitions == partitions && layout.step == LayoutStep::Rest
     })
     .await;
+    number
 }
 
 /// Waits for the effects of these keys, so many of each, and judges them: none lost, none twice, in

@@ -25,44 +25,44 @@ async fn a_process_that_slept_through_a_change_has_no_part_in_the_former_layout<
     let sleeper = Process::start(&world, 4, Version::One, None).await;
     let producer = builder(&world).start().await.expect("a producer");
     let keys = keys(16);
-    let mut number = 0;
+    let mut sent = 0;
     for _ in 0..10 {
-        enqueue(&producer, &keys, number, beta).await;
-        number += 1;
+        enqueue(&producer, &keys, sent, beta).await;
+        sent += 1;
     }
-    assert_all_in_order::<D>(&store, &keys, number).await;
+    assert_all_in_order::<D>(&store, &keys, sent).await;
     pause_between_transactions::<D>(&store, &sleeper).await;
     // The broker gives it these: it has leases, and messages in hand.
     for _ in 0..10 {
-        enqueue(&producer, &keys, number, beta).await;
-        number += 1;
+        enqueue(&producer, &keys, sent, beta).await;
+        sent += 1;
     }
     let awake = Process::start(&world, 8, Version::One, None).await;
     for _ in 0..10 {
-        enqueue(&producer, &keys, number, beta).await;
-        number += 1;
+        enqueue(&producer, &keys, sent, beta).await;
+        sent += 1;
         actix_rt::time::sleep(Duration::from_millis(50)).await;
     }
-    until_rest::<D>(&store, 2, 8).await;
+    let number = until_rest::<D>(&store, 8).await;
     sleeper.resume();
     for _ in 0..10 {
-        enqueue(&producer, &keys, number, beta).await;
-        number += 1;
+        enqueue(&producer, &keys, sent, beta).await;
+        sent += 1;
         actix_rt::time::sleep(Duration::from_millis(50)).await;
     }
     // It wishes 4, and works with 8.
-    let second = Generation {
-        number: 2,
+    let in_use = Generation {
+        number,
         partitions: 8,
     };
     until("both share the layout in use", async || {
-        owners::<D>(&store, second).await == 2
+        owners::<D>(&store, in_use).await == 2
     })
     .await;
     assert_eq!(owners::<D>(&store, Generation::first(4)).await, 0);
-    assert_all_in_order::<D>(&store, &keys, number).await;
+    assert_all_in_order::<D>(&store, &keys, sent).await;
     if broker == BrokerKind::RabbitMq {
-        assert_queues(&world, 2, 8).await;
+        assert_queues(&world, number, 8).await;
     }
     producer.stop().await.expect("a drain");
     awake.stop().await;

@@ -59,7 +59,7 @@ async fn two_versions_share_a_consumer_while_one_replaces_the_other<D: TestDatab
         };
         futures_util::join!(load, replace);
     }
-    until_rest::<D>(&store, 2, 8).await;
+    let number = until_rest::<D>(&store, 8).await;
     enqueue(&producer, &keys, count, gamma).await;
     count += 1;
 
@@ -86,7 +86,7 @@ async fn two_versions_share_a_consumer_while_one_replaces_the_other<D: TestDatab
     assert_in_order::<D>(&store, &all).await;
     assert_eq!(rows::<D>(&store, "retry", "1 = 1").await, 0);
     if broker == BrokerKind::RabbitMq {
-        assert_queues(&world, 2, 8).await;
+        assert_queues(&world, number, 8).await;
     }
     producer.stop().await.expect("a drain");
     back.stop().await;

@@ -173,7 +173,7 @@ async fn verifying_makes_nothing_and_names_what_is_missing() {
     verifier.provide(&topology(2)).await.unwrap();
     let error = verifier.provide(&topology(3)).await.unwrap_err();
     assert!(
-        told(&error).contains("no queue 'archive.2'"),
+        told(&error).contains("no queue 'archive.1.2'"),
         "{}",
         told(&error)
     );
@@ -182,7 +182,7 @@ async fn verifying_makes_nothing_and_names_what_is_missing() {
     let error = verifier.subscribe_to(&missing).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Topology);
     assert!(
-        told(&error).contains("no queue 'archive.2'"),
+        told(&error).contains("no queue 'archive.1.2'"),
         "{}",
         told(&error)
     );
