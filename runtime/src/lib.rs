@@ -18,6 +18,7 @@ pub mod broker;
 pub mod consumer;
 pub mod dead_letter;
 pub mod inbox;
+pub mod layout;
 pub mod lease;
 pub mod message;
 pub mod operations;

@@ -17,6 +17,8 @@ mod guarantees;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod layout;
+#[cfg(test)]
 mod main_job;
 #[cfg(test)]
 mod model;

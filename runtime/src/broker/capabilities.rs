@@ -10,6 +10,11 @@ pub struct Capabilities {
     pub single_active_consumer: bool,
     /// The broker counts redeliveries and sets a message aside that keeps killing its consumer.
     pub delivery_limit: bool,
+    /// Messages wait by their slots, not in queues of the partitions: another number of partitions is
+    /// only another division of the leases.
+    pub by_slot: bool,
+    /// The driver makes, binds and removes queues by itself; otherwise an operator does.
+    pub provides: bool,
     /// Foreign clients can publish and subscribe.
     pub open_to_others: bool,
 }

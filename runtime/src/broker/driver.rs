@@ -37,6 +37,38 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// was deleted.
     fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>>;
 
+    /// Takes the bindings of these queues to these types away; what is in the queues stays. Idempotent;
+    /// nothing happens on a broker without queues, and where the operator provides
+    /// ([`Capabilities::provides`]).
+    ///
+    /// # Errors
+    /// As [`BrokerDriver::declare`]. A queue that is not there has no bindings, and is no error.
+    fn unbind<'a>(&'a self, _topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// What the broker counts in each of these queues, in the order of the partitions; `None` for one
+    /// that is not there.
+    ///
+    /// # Errors
+    /// When the broker is unreachable, or refuses to say it.
+    fn depths<'a>(
+        &'a self,
+        topology: &'a Topology,
+    ) -> BoxFuture<'a, Result<Vec<Option<QueueState>>, BrokerError>> {
+        let none = topology.queues().map(|_| None).collect();
+        Box::pin(async { Ok(none) })
+    }
+
+    /// Deletes these queues, with whatever is in them: the caller has looked. Idempotent; nothing
+    /// happens where the operator provides.
+    ///
+    /// # Errors
+    /// As [`BrokerDriver::declare`].
+    fn remove<'a>(&'a self, _topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// A publisher of its own, for one dispatcher: its confirms and returns reach nobody else.
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher<D>>, BrokerError>>;
 
@@ -90,6 +122,24 @@ pub struct QueueDepth {
     pub ready: u64,
     /// Subscriptions, as far as the broker knows of any.
     pub consumers: Option<u32>,
+}
+
+/// What a broker counts in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueState {
+    /// Messages that wait to be delivered; those that are delivered and unacknowledged are not
+    /// counted.
+    pub ready: u32,
+    /// Subscriptions, the active one and those in line.
+    pub consumers: u32,
+}
+
+impl QueueState {
+    /// Whether nothing waits, and nobody can have anything in hand.
+    #[must_use]
+    pub fn is_idle(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// A subscription, if there is anything to subscribe to.
@@ -193,6 +243,19 @@ pub trait Subscription<D: Database>: Send {
         &'a mut self,
         tags: &'a [DeliveryTag],
     ) -> BoxFuture<'a, Result<(), BrokerError>>;
+
+    /// Whether the queue is empty by the broker's own count, this is its only subscription, and all
+    /// that was delivered to it was received and acknowledged. What is published afterwards is not
+    /// known of; nor is it asked on a broker without queues, which says `false`.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    ///
+    /// # Errors
+    /// As [`Subscription::receive`].
+    fn is_drained(&mut self) -> BoxFuture<'_, Result<bool, BrokerError>> {
+        Box::pin(async { Ok(false) })
+    }
 
     /// Ends the subscription; what is not acknowledged goes back to the queue, at its old place.
     /// Never cancels the consumer first: the next subscriber of an ordered queue must not start

@@ -14,7 +14,6 @@
 mod broker;
 mod capabilities;
 pub mod database;
-mod declaration;
 mod driver;
 mod error;
 #[cfg(feature = "rabbitmq")]
@@ -24,10 +23,9 @@ mod topology;
 pub use broker::Broker;
 pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
-pub(crate) use declaration::Declaration;
 pub use driver::{
     BrokerDriver, Delivery, DeliveryTag, MaybeSubscription, PublishOutcome, Publisher, QueueDepth,
-    Subscription,
+    QueueState, Subscription,
 };
 pub use error::{BrokerError, BrokerErrorKind};
 pub use topology::{PartitionQueue, Topology};

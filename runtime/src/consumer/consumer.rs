@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::handler::Arguments;
 use super::handlers::{Handlers, Handling};
 use super::{Handled, Handler, HandlerFn, MethodFn, State};
-use crate::message::{Message, SLOTS};
+use crate::message::{Message, MessageType, SLOTS};
 use crate::retry::RetryPolicy;
 use crate::store::Database;
 
@@ -91,7 +91,9 @@ impl<D: Database> Consumer<D> {
         self.add::<M>(Handler::method::<S, M, Args, _>(consumer.clone(), method))
     }
 
-    /// Sets the number of partitions, 1 to 64; 8 by default.
+    /// Sets the number of partitions, 1 to 64; 8 by default. It is a wish: all processes of a
+    /// consumer have the same number, and it changes when all of them wish another one
+    /// ([`crate::layout`]).
     #[must_use]
     pub fn partitions(mut self, partitions: u8) -> Self {
         self.partitions = partitions;
@@ -137,6 +139,15 @@ impl<D: Database> Consumer<D> {
             ));
         }
         self
+    }
+
+    /// The message types that it takes, with the versions that it knows.
+    pub(crate) fn types(&self) -> Vec<(MessageType, u32)> {
+        let type_of = |name| MessageType::from_static(name).expect("the derive macro checked it");
+        self.handlings
+            .iter()
+            .map(|(name, handling)| (type_of(name), handling.version))
+            .collect()
     }
 
     /// Its handlers with the policies that hold for them, under the runtime's.

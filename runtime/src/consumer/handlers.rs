@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Handler;
-use crate::message::{MessageType, RetryOverride};
+use crate::message::RetryOverride;
 use crate::retry::RetryPolicy;
 use crate::store::Database;
 
@@ -28,7 +28,6 @@ impl<D: Database> Handling<D> {
 /// A consumer's handlers by message type, each with the policy that holds for it.
 pub(crate) struct Handlers<D: Database> {
     handlers: BTreeMap<&'static str, (Handler<D>, RetryPolicy)>,
-    types: Vec<(MessageType, u32)>,
     policy: RetryPolicy,
 }
 
@@ -37,12 +36,7 @@ impl<D: Database> Handlers<D> {
         handlings: BTreeMap<&'static str, Handling<D>>,
         consumers: RetryPolicy,
     ) -> Self {
-        let type_of = |name| MessageType::from_static(name).expect("the derive macro checked it");
         Self {
-            types: handlings
-                .iter()
-                .map(|(name, handling)| (type_of(name), handling.version))
-                .collect(),
             handlers: handlings
                 .into_iter()
                 .map(|(name, handling)| {
@@ -70,10 +64,5 @@ impl<D: Database> Handlers<D> {
     pub(crate) fn deadline_max(&self) -> Duration {
         let deadlines = self.handlers.values().map(|(_, policy)| policy.deadline);
         deadlines.max().unwrap_or(self.policy.deadline)
-    }
-
-    /// The message types that have a handler, with their schemas' versions.
-    pub(crate) fn types(&self) -> &[(MessageType, u32)] {
-        &self.types
     }
 }

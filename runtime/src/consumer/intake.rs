@@ -1,7 +1,10 @@
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+
 use super::batch::Taken;
 use super::disturbance::Interruption;
+use super::drain::Calm;
 use super::due::DueRun;
 use super::overflow::Overflow;
 use super::partition::Partition;
@@ -22,6 +25,8 @@ const FIRST_TURN: Duration = Duration::from_millis(250);
 pub(super) enum End {
     /// The lease has ended, or the runtime drains.
     GivenUp,
+    /// The layout is to change, and the queue is empty.
+    Drained,
     /// Too much waits behind a key.
     Overflow(Overflow),
 }
@@ -39,6 +44,7 @@ impl<D: Database> Partition<D> {
         // Something may be due already, left by whoever had the partition before.
         let mut retry_at = Instant::now();
         let mut turn_ends = Instant::now() + FIRST_TURN;
+        let mut calm = Calm::default();
         loop {
             changes.hear();
             if life.is_draining() || !lease.may_go_on() {
@@ -55,18 +61,33 @@ impl<D: Database> Partition<D> {
                     turn_ends = Instant::now() + RECEIVE_TURN;
                 }
             }
-            let look_at = retry_at.max(Instant::now() + RECEIVE_TURN);
-            self.progress.begin(Doing::Waiting);
-            let Some(received) = self
-                .receive(life, lease, subscription, &mut changes, look_at)
-                .await
-            else {
+            let to_drain = self.is_to_drain();
+            let mut received = None;
+            if to_drain && self.seems_drained(subscription, &mut calm).await? {
+                received = subscription.receive(self.batch).now_or_never();
+                if received.is_none() {
+                    return Ok(End::Drained);
+                }
+            }
+            let look_at = match to_drain {
+                true => retry_at.min(Instant::now() + self.next_look()),
+                false => retry_at,
+            };
+            let look_at = look_at.max(Instant::now() + RECEIVE_TURN);
+            if received.is_none() {
+                self.progress.begin(Doing::Waiting);
+                received = self
+                    .receive(life, lease, subscription, &mut changes, look_at)
+                    .await;
+            }
+            let Some(received) = received else {
                 continue;
             };
             let deliveries = received?;
             self.progress.begin(Doing::Working);
             self.progress.step();
             crash_point!("consume.delivered");
+            calm.end();
             match self
                 .handle_through_outages(life, lease, subscription, &deliveries)
                 .await?

@@ -4,12 +4,12 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::State;
-use super::announcement::Announcement;
 use super::handlers::Handlers;
 use super::intake::End;
 use super::overflow::HeldCounts;
-use crate::broker::{BrokerDriver, BrokerError, Declaration, PartitionQueue, Subscription};
-use crate::lease::{Board, MemberId};
+use crate::broker::{BrokerDriver, BrokerError, PartitionQueue, Subscription};
+use crate::layout::{Declaration, LayoutWatch};
+use crate::lease::{Board, LeaseUse, MemberId, Resource};
 use crate::operations::Counters;
 use crate::outbox::Outbox;
 use crate::store::{Database, RetryStore, Store};
@@ -36,9 +36,12 @@ pub(crate) struct Partition<D: Database> {
     pub(crate) driver: Arc<dyn BrokerDriver<D>>,
     pub(crate) board: Board,
     pub(crate) member: MemberId,
+    /// Which partition, of which consumer; of which layout, its lease says.
     pub(crate) queue: PartitionQueue,
+    pub(crate) layout: LayoutWatch,
+    /// How long a queue has to be found empty until it is taken for drained.
+    pub(crate) settle: Duration,
     pub(crate) declaration: Declaration<D>,
-    pub(crate) announcement: Announcement<D>,
     pub(crate) handlers: Arc<Handlers<D>>,
     pub(crate) state: State,
     pub(crate) outbox: Outbox<D>,
@@ -61,7 +64,7 @@ pub(crate) struct Partition<D: Database> {
 
 impl<D: Database> Partition<D> {
     /// Handles messages until the runtime drains.
-    pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
+    pub(crate) async fn run(mut self, life: Life) -> Result<(), ChildError> {
         let mut changes = self.board.changes();
         let mut failures = 0;
         while !life.is_draining() {
@@ -84,6 +87,16 @@ impl<D: Database> Partition<D> {
                 }
                 continue;
             };
+            self.turn_to(&lease);
+            if self
+                .layout
+                .drained(self.queue.generation, self.queue.number)
+                == Some(true)
+            {
+                self.wait_for_release(&life, &lease).await;
+                self.unclaim().await;
+                continue;
+            }
             let mut subscription = match self.subscribe().await {
                 Ok(subscription) => subscription,
                 Err(error) => {
@@ -96,7 +109,6 @@ impl<D: Database> Partition<D> {
             };
             failures = 0;
             life.recovered();
-            self.announcement.make().await;
             self.held.forget();
             let consumed = self.consume(&life, &lease, subscription.as_mut()).await;
             self.progress.begin(Doing::Nothing);
@@ -104,6 +116,13 @@ impl<D: Database> Partition<D> {
             self.unclaim().await;
             match consumed {
                 Ok(End::GivenUp) => {}
+                Ok(End::Drained) => {
+                    if let Err(error) = self.write_drained(&lease).await {
+                        drop(lease);
+                        failures += 1;
+                        life.sit_out(failures, &error).await;
+                    }
+                }
                 Ok(End::Overflow(overflow)) => {
                     self.wait_for_relief(&life, &lease, &overflow).await;
                     self.unclaim().await;
@@ -117,6 +136,13 @@ impl<D: Database> Partition<D> {
             }
         }
         Ok(())
+    }
+
+    /// Goes by the layout of the lease.
+    fn turn_to(&mut self, lease: &LeaseUse) {
+        if let Resource::Partitions { generation, .. } = lease.resource() {
+            self.queue.generation = *generation;
+        }
     }
 
     /// While no lease comes, one of the actors sees to it that the broker knows what this process

@@ -78,6 +78,24 @@ impl<D: Database> Partition<D> {
         subscription: &mut dyn Subscription<D>,
         suspects: &[Delivery],
     ) -> Result<Taken, Interruption> {
+        tracing::warn!(
+            consumer = %self.queue.consumer,
+            partition = self.queue.number,
+            messages = suspects.len(),
+            "a process may have died of one of these messages: they run from the retry table"
+        );
+        self.put_off(fence, subscription, suspects).await
+    }
+
+    /// Moves deliveries to the retry table, untried and due at once or behind their key's head; in
+    /// one transaction with their inbox ids, after which they are acknowledged. Those that the inbox
+    /// knows are only acknowledged.
+    pub(super) async fn put_off(
+        &self,
+        fence: &Fence,
+        subscription: &mut dyn Subscription<D>,
+        suspects: &[Delivery],
+    ) -> Result<Taken, Interruption> {
         let mut session = self.store.begin().await?;
         let (mut fresh, mut held) = match self.admit(&mut session, fence, suspects).await? {
             Admission::LeaseLost => {
@@ -117,12 +135,6 @@ impl<D: Database> Partition<D> {
         subscription.acknowledge_within(&mut session, &tags).await?;
         session.commit().await?;
         crash_point!("consume.suspected");
-        tracing::warn!(
-            consumer = %self.queue.consumer,
-            partition = self.queue.number,
-            messages = aside.waiting(),
-            "a process may have died of one of these messages: they run from the retry table"
-        );
         self.note(0, duplicates, &aside);
         self.acknowledge(subscription, suspects, &tags).await?;
         Ok(Taken::Committed { next_retry })

@@ -14,15 +14,20 @@ use crate::supervision::{Wake, WakeListener};
 /// thing that they share.
 #[derive(Clone)]
 pub(crate) struct Board {
-    resource: Resource,
     member: MemberId,
-    entries: Arc<Mutex<BTreeMap<u8, Entry>>>,
+    owned: Arc<Mutex<Owned>>,
     /// Calls the users when grants changed.
     changed: Wake,
     /// Calls the keeper when a use ended.
     returned: Wake,
     /// When the keeper wrote on it last.
     ticked: Arc<Mutex<Option<Instant>>>,
+}
+
+/// What is owned of which resource: of a consumer's partitions it is another one in another layout.
+struct Owned {
+    resource: Resource,
+    entries: BTreeMap<u8, Entry>,
 }
 
 #[derive(Clone, Copy)]
@@ -78,18 +83,37 @@ struct Granted {
 
 impl Board {
     pub(crate) fn new(resource: Resource, member: MemberId) -> Self {
+        let entries = BTreeMap::new();
         Self {
-            resource,
             member,
-            entries: Arc::default(),
+            owned: Arc::new(Mutex::new(Owned { resource, entries })),
             changed: Wake::new(),
             returned: Wake::new(),
             ticked: Arc::default(),
         }
     }
 
-    pub(crate) fn resource(&self) -> &Resource {
-        &self.resource
+    pub(crate) fn resource(&self) -> Resource {
+        self.lock().resource.clone()
+    }
+
+    /// Turns to another resource: whatever was granted of the former one is lost. Who still uses
+    /// that keeps the same number of the new one from being used until it has ended.
+    pub(crate) fn turn_to(&self, resource: &Resource) {
+        let mut owned = self.lock();
+        if owned.resource == *resource {
+            return;
+        }
+        owned.resource = resource.clone();
+        for entry in owned.entries.values_mut() {
+            *entry = Entry {
+                user: entry.user,
+                ..Entry::EMPTY
+            };
+        }
+        owned.forget_unused();
+        drop(owned);
+        self.changed.call();
     }
 
     /// When its keeper knew last what this process owns; `None` before its first tick.
@@ -110,8 +134,9 @@ impl Board {
     /// Begins to use a lease that is owned, valid and to be kept, and that nobody in this process
     /// uses.
     pub(crate) fn use_lease(&self, number: u8) -> Option<LeaseUse> {
-        let mut entries = self.lock();
-        let entry = entries.get_mut(&number)?;
+        let mut owned = self.lock();
+        let resource = owned.resource.clone();
+        let entry = owned.entries.get_mut(&number)?;
         let granted = entry.granted.filter(|granted| granted.is_usable())?;
         if entry.user.is_some() {
             return None;
@@ -120,6 +145,7 @@ impl Board {
         entry.user = Some(user);
         Some(LeaseUse {
             board: self.clone(),
+            resource,
             grant: granted.grant,
             user,
         })
@@ -128,22 +154,28 @@ impl Board {
     /// The fence of a lease that is owned, valid and to be kept, whoever uses it: for short work
     /// that its user does not see.
     pub(crate) fn fence(&self, number: u8) -> Option<Fence> {
-        let granted = self.current(number).filter(Granted::is_usable)?;
-        Some(self.fence_of(granted.grant))
+        let owned = self.lock();
+        let granted = owned.entries.get(&number)?.granted;
+        let granted = granted.filter(Granted::is_usable)?;
+        Some(Fence {
+            resource: owned.resource.clone(),
+            owner: self.member,
+            grant: granted.grant,
+        })
     }
 
-    fn fence_of(&self, grant: Grant) -> Fence {
-        Fence {
-            resource: self.resource.clone(),
-            owner: self.member,
-            grant,
-        }
+    /// The fence of whichever lease is owned, valid and to be kept, if there is one.
+    pub(crate) fn any_fence(&self) -> Option<Fence> {
+        self.usable()
+            .into_iter()
+            .find_map(|number| self.fence(number))
     }
 
     /// The numbers that are owned, valid and to be kept.
     pub(crate) fn usable(&self) -> Vec<u8> {
-        let entries = self.lock();
-        let usable = entries
+        let owned = self.lock();
+        let usable = owned
+            .entries
             .iter()
             .filter(|(_, entry)| entry.granted.is_some_and(|granted| granted.is_usable()));
         usable.map(|(number, _)| *number).collect()
@@ -151,15 +183,15 @@ impl Board {
 
     /// Forgets grants that the database no longer knows as this process's.
     pub(crate) fn lose_all_but(&self, owned: &[Grant]) {
-        let mut entries = self.lock();
-        let before = grants(&entries);
-        for entry in entries.values_mut() {
+        let mut board = self.lock();
+        let before = grants(&board.entries);
+        for entry in board.entries.values_mut() {
             entry.granted = entry
                 .granted
                 .filter(|granted| owned.contains(&granted.grant));
         }
-        let changed = before != grants(&entries);
-        drop(entries);
+        let changed = before != grants(&board.entries);
+        drop(board);
         if changed {
             self.changed.call();
         }
@@ -167,9 +199,9 @@ impl Board {
 
     /// Says of leases that are about to be granted that their owner did not give them back.
     pub(crate) fn note_takeovers(&self, grants: &[Grant]) {
-        let mut entries = self.lock();
+        let mut owned = self.lock();
         for grant in grants {
-            let entry = entries.entry(grant.number).or_insert(Entry::EMPTY);
+            let entry = owned.entries.entry(grant.number).or_insert(Entry::EMPTY);
             entry.taken_over = Some(grant.epoch);
         }
     }
@@ -178,10 +210,10 @@ impl Board {
     pub(crate) fn set(&self, owned: &[Grant], valid_until: Instant) {
         self.lose_all_but(owned);
         *self.ticked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        let mut entries = self.lock();
+        let mut board = self.lock();
         let mut changed = false;
         for grant in owned {
-            let entry = entries.entry(grant.number).or_insert(Entry::EMPTY);
+            let entry = board.entries.entry(grant.number).or_insert(Entry::EMPTY);
             let keep = entry.granted.is_none_or(|granted| granted.keep);
             // News for whoever waits: a new grant, and one whose window had closed before it was
             // renewed.
@@ -194,8 +226,8 @@ impl Board {
                 keep,
             });
         }
-        entries.retain(|_, entry| !entry.is_empty());
-        drop(entries);
+        board.forget_unused();
+        drop(board);
         if changed {
             self.changed.call();
         }
@@ -205,8 +237,9 @@ impl Board {
     /// rest as to be kept; returns the grants that can be given back at once, since nobody uses
     /// them.
     pub(crate) fn shrink_to(&self, share: usize) -> Vec<Grant> {
-        let mut entries = self.lock();
-        let mut owned: Vec<(bool, bool, u8)> = entries
+        let mut board = self.lock();
+        let mut owned: Vec<(bool, bool, u8)> = board
+            .entries
             .iter()
             .filter_map(|(number, entry)| {
                 entry
@@ -220,7 +253,7 @@ impl Board {
         let mut changed = false;
         let mut free = Vec::new();
         for (index, (_, used, number)) in owned.into_iter().enumerate() {
-            let Some(entry) = entries.get_mut(&number) else {
+            let Some(entry) = board.entries.get_mut(&number) else {
                 continue;
             };
             let Some(granted) = entry.granted.as_mut() else {
@@ -233,7 +266,7 @@ impl Board {
                 free.push(granted.grant);
             }
         }
-        drop(entries);
+        drop(board);
         if changed {
             self.changed.call();
         }
@@ -243,13 +276,17 @@ impl Board {
     /// Whether a lease is still owned and not to be kept: its user drains.
     pub(crate) fn has_unkept(&self) -> bool {
         self.lock()
+            .entries
             .values()
             .any(|entry| entry.granted.is_some_and(|granted| !granted.keep))
     }
 
     /// Whether nothing of the resource is in use.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().values().all(|entry| entry.user.is_none())
+        self.lock()
+            .entries
+            .values()
+            .all(|entry| entry.user.is_none())
     }
 
     /// Writes off what is used on threads that are blocked: their users cannot end, and are not to
@@ -257,9 +294,9 @@ impl Board {
     /// up](Board::given_up) in the database, which comes before anybody uses them again: in another
     /// epoch, so even this process may.
     pub(crate) fn write_off(&self, is_blocked: impl Fn(ThreadId) -> bool) -> Vec<Grant> {
-        let mut entries = self.lock();
+        let mut owned = self.lock();
         let mut written_off = Vec::new();
-        for (number, entry) in entries.iter_mut() {
+        for (number, entry) in &mut owned.entries {
             if entry.user.take_if(|user| is_blocked(user.thread)).is_some() {
                 let granted = entry.granted.take();
                 entry.written_off = granted.map(|granted| granted.grant.epoch);
@@ -275,34 +312,45 @@ impl Board {
 
     /// Says of grants that were written off that the database has let them run out.
     pub(crate) fn given_up(&self, grants: &[Grant]) {
-        let mut entries = self.lock();
+        let mut owned = self.lock();
         for grant in grants {
-            if let Some(entry) = entries.get_mut(&grant.number) {
+            if let Some(entry) = owned.entries.get_mut(&grant.number) {
                 entry.written_off.take_if(|epoch| *epoch == grant.epoch);
             }
         }
     }
 
     fn end_use(&self, number: u8, user: User) {
-        let mut entries = self.lock();
-        if let Some(entry) = entries.get_mut(&number) {
+        let mut owned = self.lock();
+        if let Some(entry) = owned.entries.get_mut(&number) {
             // One that was written off is no longer there, or is another's.
             entry.user.take_if(|current| *current == user);
         }
-        entries.retain(|_, entry| !entry.is_empty());
-        drop(entries);
+        owned.forget_unused();
+        drop(owned);
         self.returned.call();
         // Somebody may have waited for the old use to end.
         self.changed.call();
     }
 
-    fn current(&self, number: u8) -> Option<Granted> {
-        self.lock().get(&number).and_then(|entry| entry.granted)
+    fn lock(&self) -> MutexGuard<'_, Owned> {
+        // Nothing panics while holding it; if it did, the map would still be whole.
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Owned {
+    fn forget_unused(&mut self) {
+        self.entries.retain(|_, entry| !entry.is_empty());
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Entry>> {
-        // Nothing panics while holding it; if it did, the map would still be whole.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What a use was given, if it is its still.
+    fn granted_to(&mut self, user: &LeaseUse) -> Option<&mut Entry> {
+        if self.resource != user.resource {
+            return None;
+        }
+        let entry = self.entries.get_mut(&user.grant.number)?;
+        (entry.granted?.grant == user.grant).then_some(entry)
     }
 }
 
@@ -322,6 +370,7 @@ impl Granted {
 /// The right of one actor to work on one lane or partition, until it is dropped.
 pub(crate) struct LeaseUse {
     board: Board,
+    resource: Resource,
     grant: Grant,
     user: User,
 }
@@ -330,15 +379,20 @@ impl LeaseUse {
     /// Whether new work may be begun: still owned in the same epoch, inside the trust window, and
     /// to be kept.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.board
-            .current(self.grant.number)
-            .is_some_and(|granted| granted.grant == self.grant && granted.is_usable())
+        let mut owned = self.board.lock();
+        let granted = owned.granted_to(self).and_then(|entry| entry.granted);
+        granted.is_some_and(|granted| granted.is_usable())
+    }
+
+    /// What it is a lease of: of a consumer's partitions, in which layout.
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
     }
 
     /// How long it may be used from now, unless it is renewed or lost before.
     pub(crate) fn remaining(&self) -> Duration {
-        let granted = self.board.current(self.grant.number);
-        let granted = granted.filter(|granted| granted.grant == self.grant);
+        let mut owned = self.board.lock();
+        let granted = owned.granted_to(self).and_then(|entry| entry.granted);
         granted.map_or(Duration::ZERO, |granted| {
             granted
                 .valid_until
@@ -349,14 +403,18 @@ impl LeaseUse {
     /// Whether it was taken over from an owner that let it run out: that one may have died of what
     /// it had in hand.
     pub(crate) fn is_taken_over(&self) -> bool {
-        let entries = self.board.lock();
-        let entry = entries.get(&self.grant.number);
-        entry.is_some_and(|entry| entry.taken_over == Some(self.grant.epoch))
+        let owned = self.board.lock();
+        let entry = owned.entries.get(&self.grant.number);
+        let here = owned.resource == self.resource;
+        here && entry.is_some_and(|entry| entry.taken_over == Some(self.grant.epoch))
     }
 
     /// Says that what the former owner had in hand is looked after.
     pub(crate) fn trust(&self) {
-        if let Some(entry) = self.board.lock().get_mut(&self.grant.number) {
+        let mut owned = self.board.lock();
+        if owned.resource == self.resource
+            && let Some(entry) = owned.entries.get_mut(&self.grant.number)
+        {
             entry.taken_over = None;
         }
     }
@@ -364,15 +422,18 @@ impl LeaseUse {
     /// Says that the database refused this lease's fence: it is lost, whatever the clock says,
     /// until the keeper has asked again.
     pub(crate) fn lost(&self) {
-        let mut entries = self.board.lock();
-        if let Some(entry) = entries.get_mut(&self.grant.number) {
-            entry.granted = entry.granted.filter(|granted| granted.grant != self.grant);
+        if let Some(entry) = self.board.lock().granted_to(self) {
+            entry.granted = None;
         }
     }
 
     /// What settles of work under this lease carry.
     pub(crate) fn fence(&self) -> Fence {
-        self.board.fence_of(self.grant)
+        Fence {
+            resource: self.resource.clone(),
+            owner: self.board.member,
+            grant: self.grant,
+        }
     }
 }
 
@@ -385,6 +446,7 @@ impl Drop for LeaseUse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Generation;
 
     fn board() -> Board {
         Board::new(Resource::Lanes, MemberId::random())
@@ -418,6 +480,29 @@ mod tests {
         assert!(board.use_lease(3).is_none());
         drop(old);
         assert_eq!(board.use_lease(3).unwrap().fence().grant, grant(3, 2));
+    }
+
+    #[test]
+    fn a_use_ends_with_its_layout_and_blocks_its_number_in_the_next_until_it_is_dropped() {
+        let [first, second] = [1, 2].map(|number| {
+            let partitions = 4;
+            Resource::partitions("c", Generation { number, partitions })
+        });
+        let board = Board::new(first.clone(), MemberId::random());
+        board.set(&[grant(3, 1)], later());
+        let old = board.use_lease(3).unwrap();
+        board.turn_to(&first);
+        assert!(old.may_go_on());
+        board.turn_to(&second);
+        assert!(!old.may_go_on() && old.remaining() == Duration::ZERO && board.fence(3).is_none());
+        // The same number and the same epoch, and another lease.
+        board.set(&[grant(3, 1)], later());
+        assert!(!old.may_go_on() && board.use_lease(3).is_none());
+        old.lost();
+        assert_eq!(board.fence(3).unwrap().resource, second);
+        assert_eq!(old.fence().resource, first);
+        drop(old);
+        assert_eq!(*board.use_lease(3).unwrap().resource(), second);
     }
 
     #[test]

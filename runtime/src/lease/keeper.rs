@@ -1,9 +1,10 @@
 use std::time::{Duration, Instant};
 
 use super::share::fair_share;
-use super::{Board, MemberId};
-use crate::store::{Database, LeaseStore, Store, StoreError};
-use crate::supervision::{Arbiters, ChildError, Life, Progress, crash_point};
+use super::{Board, MemberId, Resource};
+use crate::layout::Seat;
+use crate::store::{Database, Layout, LayoutStep, LeaseStore, Store, StoreError};
+use crate::supervision::{Arbiters, ChildError, Life, Progress, WakeListener, crash_point};
 
 /// How much earlier than the database an owner stops to use a lease: room for clocks that do not
 /// run at quite the same speed.
@@ -22,8 +23,10 @@ pub(crate) struct Keeper<D: Database> {
     pub(crate) arbiters: Arbiters,
     pub(crate) board: Board,
     pub(crate) member: MemberId,
-    /// How many lanes or partitions there are.
+    /// How many lanes there are; of a consumer's partitions the layout says it.
     pub(crate) count: u8,
+    /// At a consumer: the part that its processes have in its layout.
+    pub(crate) seat: Option<Seat<D>>,
     pub(crate) ttl: Duration,
     /// Told how many processes share the resource after each tick.
     pub(crate) members: tokio::sync::watch::Sender<usize>,
@@ -33,18 +36,24 @@ impl<D: Database> Keeper<D> {
     /// Ticks until the runtime drains, then until all uses have ended.
     pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
         let mut returns = self.board.returns();
+        let mut news = self.seat.as_ref().map(|seat| seat.watch.news());
         let mut failures = 0;
         loop {
             returns.hear();
+            if let Some(news) = &mut news {
+                news.hear();
+            }
             // As it was before the tick: a drain that begins in its middle gets a tick of its own,
             // not one after the whole pause.
             let draining = life.is_draining();
-            match self.tick(draining).await {
-                Ok(()) if failures > 0 => {
-                    failures = 0;
-                    life.recovered();
+            let pause = match self.tick(draining).await {
+                Ok(pause) => {
+                    if failures > 0 {
+                        failures = 0;
+                        life.recovered();
+                    }
+                    pause
                 }
-                Ok(()) => {}
                 // An outage is sat out here: a restart would add its own backoff, in which leases
                 // run out.
                 Err(error) if !life.is_draining() => {
@@ -53,13 +62,13 @@ impl<D: Database> Keeper<D> {
                     continue;
                 }
                 Err(error) => return Err(error.into()),
-            }
+            };
             if draining && self.board.is_idle() {
                 return Ok(());
             }
-            let pause = tokio::time::sleep(self.ttl / TICKS_PER_TTL);
             tokio::select! {
-                () = pause => {}
+                () = tokio::time::sleep(pause) => {}
+                () = called(&mut news) => {}
                 // A use that ends is news only while something is to be given back.
                 () = returns.called(), if self.board.has_unkept() => {}
                 () = life.draining(), if !draining => {}
@@ -67,18 +76,30 @@ impl<D: Database> Keeper<D> {
         }
     }
 
-    async fn tick(&self, draining: bool) -> Result<(), StoreError> {
-        let resource = self.board.resource();
+    /// One tick; how long until the next.
+    async fn tick(&self, draining: bool) -> Result<Duration, StoreError> {
         // Before the first statement is sent: the trust window is counted from here.
         let valid_until = Instant::now() + self.ttl - self.ttl / MARGIN_PART;
         // One that drains is no member any more: the others' shares are the whole, and they take at
         // once what it gives back while it finishes the rest.
         let membership = if draining { Duration::ZERO } else { self.ttl };
         let mut session = self.store.begin().await?;
-        let members = self
-            .store
-            .join(&mut session, resource, self.count, self.member, membership)
-            .await?;
+        let (mut resource, mut count) = (self.board.resource(), self.count);
+        let (mut settled, mut releasing) = (true, false);
+        let mut layout = None;
+        if let Some(seat) = &self.seat {
+            let attendance = seat.attend(&mut session, self.member, membership).await?;
+            let former = std::mem::replace(&mut resource, seat.resource(&attendance.layout));
+            if former != resource {
+                self.store.leave(&mut session, &former, self.member).await?;
+                self.board.turn_to(&resource);
+            }
+            count = attendance.layout.generation.partitions;
+            settled = attendance.settled;
+            releasing = matches!(attendance.layout.step, LayoutStep::Releasing { .. });
+            layout = Some(attendance.layout);
+        }
+        let resource = &resource;
         let deserted_here = self
             .board
             .write_off(|thread| self.arbiters.is_blocked(thread));
@@ -91,10 +112,22 @@ impl<D: Database> Keeper<D> {
             .await?;
         crash_point!("lease.renewed");
         self.board.lose_all_but(&owned);
-        let share = if draining {
+        if !settled {
+            // Somebody is just changing the layout: what is owned is kept, and that is all.
+            session.commit().await?;
+            self.board.given_up(&deserted_here);
+            self.board.set(&owned, valid_until);
+            self.progress.step();
+            return Ok(self.pause(layout.as_ref()));
+        }
+        let members = self
+            .store
+            .join(&mut session, resource, count, self.member, membership)
+            .await?;
+        let share = if draining || releasing {
             0
         } else {
-            fair_share(self.count, &members, self.member)
+            fair_share(count, &members, self.member)
         };
         let free = self.board.shrink_to(share);
         if !free.is_empty() {
@@ -109,18 +142,11 @@ impl<D: Database> Keeper<D> {
             let wanted = share - owned.len();
             let deserted = self
                 .store
-                .deserted(&mut session, resource, self.count, self.member)
+                .deserted(&mut session, resource, count, self.member)
                 .await?;
             let taken = self
                 .store
-                .acquire(
-                    &mut session,
-                    resource,
-                    self.count,
-                    self.member,
-                    self.ttl,
-                    wanted,
-                )
+                .acquire(&mut session, resource, count, self.member, self.ttl, wanted)
                 .await?;
             let deserted = taken.iter().filter(|grant| {
                 let here = deserted_here.iter().any(|it| it.number == grant.number);
@@ -132,6 +158,10 @@ impl<D: Database> Keeper<D> {
             }
             owned.extend(taken);
         }
+        let advanced = match (&self.seat, &layout) {
+            (Some(seat), Some(layout)) => seat.advance(&mut session, layout).await?,
+            _ => None,
+        };
         // Only what is committed is trusted: an uncommitted renewal would outlive the database's
         // view of it.
         session.commit().await?;
@@ -142,7 +172,34 @@ impl<D: Database> Keeper<D> {
         self.progress.step();
         self.members
             .send_if_modified(|known| std::mem::replace(known, members.len()) != members.len());
-        Ok(())
+        let is_advanced = advanced.is_some();
+        let layout = advanced.or(layout);
+        let pause = match is_advanced {
+            // What follows from it is to be done now.
+            true => Duration::ZERO,
+            false => self.pause(layout.as_ref()),
+        };
+        if let (Some(seat), Some(layout)) = (&self.seat, layout) {
+            seat.committed(layout, is_advanced);
+        }
+        Ok(pause)
+    }
+
+    /// Until the next tick: shorter while a layout is on its way to another, since all processes
+    /// wait for each other then.
+    fn pause(&self, layout: Option<&Layout>) -> Duration {
+        let moves = layout.is_some_and(|layout| layout.next().is_some());
+        match moves {
+            true => self.ttl / (4 * TICKS_PER_TTL),
+            false => self.ttl / TICKS_PER_TTL,
+        }
+    }
+}
+
+async fn called(news: &mut Option<WakeListener>) {
+    match news {
+        Some(news) => news.called().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -155,7 +212,11 @@ pub(crate) async fn leave_all<S: Store>(
 ) -> Result<(), StoreError> {
     let mut session = store.begin().await?;
     for board in boards {
-        store.leave(&mut session, board.resource(), member).await?;
+        let resource = board.resource();
+        store.leave(&mut session, &resource, member).await?;
+        if let Resource::Partitions { consumer, .. } = &resource {
+            store.unwish(&mut session, consumer, member).await?;
+        }
     }
     session.commit().await
 }

@@ -5,6 +5,7 @@
 //! - **State.** One row per lane and per partition: owner (a process's random incarnation), epoch,
 //!   expiry. One row per process and resource: who shares it, until when. All times are the
 //!   database's.
+//!   Partitions of another layout are other rows ([`crate::layout`]).
 //! - **Tick.** Three times per lease period the **keeper** does, in one transaction per resource:
 //!   say that this process is alive and learn who else is; renew what it owns; compute its fair
 //!   share; give back what is above the share and no longer in use; take free or expired leases up

@@ -10,8 +10,8 @@ use crate::dead_letter::Origin;
 use crate::lease::{Board, MemberId};
 use crate::outbox::{Context, Outbox};
 use crate::store::{
-    Database, DeadLetterStore, InboxStore, OutboxStore, RetryStore, ScheduleStore, Store,
-    StoreError, Tx,
+    Database, DeadLetterStore, InboxStore, LayoutStore, OutboxStore, RetryStore, ScheduleStore,
+    Store, StoreError, Tx,
 };
 use crate::supervision::{Registry, Tree, Wake, crash_point};
 
@@ -183,6 +183,7 @@ impl<D: Database> Posta<D> {
                 held,
                 held_keys,
                 dead_letters: self.store.dead_letters(&mut session, &origin).await?,
+                layout: self.store.layout(&mut session, name).await?,
             });
         }
         session.commit().await?;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::Counts;
-use crate::store::Backlog;
+use crate::store::{Backlog, Layout};
 use crate::supervision::ChildStatus;
 
 /// What an operator asks first, read from the tables and the registry at one moment.
@@ -38,6 +38,9 @@ pub struct ConsumerStatus {
     pub held_keys: u64,
     /// Its dead letters.
     pub dead_letters: u64,
+    /// How many partitions it has, what processes wish, and how far a change is; `None` if it never
+    /// ran.
+    pub layout: Option<Layout>,
 }
 
 impl Status {

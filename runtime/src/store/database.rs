@@ -4,9 +4,9 @@ use std::time::Duration;
 use diesel_async::{AsyncConnection, TransactionManager};
 
 use super::{
-    DeadLetterStore, InboxStore, LeaseStore, MigrationStore, NewScheduled, OutboxStore, QueueStore,
-    RecordStore, RedispatchStore, ReplayStore, RetryStore, ScheduleStore, Session, StoreError,
-    StoreErrorKind, Tables,
+    DeadLetterStore, InboxStore, LayoutStore, LeaseStore, MigrationStore, NewScheduled,
+    OutboxStore, QueueStore, RecordStore, RedispatchStore, ReplayStore, RetryStore, ScheduleStore,
+    Session, StoreError, StoreErrorKind, Tables,
 };
 use crate::message::{Envelope, MessageId};
 
@@ -136,6 +136,7 @@ pub trait Store:
     + RedispatchStore
     + RecordStore
     + LeaseStore
+    + LayoutStore
     + MigrationStore
     + Clone
     + Send

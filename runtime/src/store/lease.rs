@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::database::ConnectionOf;
-use super::{Store, StoreError};
+use super::{Generation, Store, StoreError};
 
 /// A process's random incarnation: a restarted process is another member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,20 +48,49 @@ impl fmt::Debug for MemberId {
 pub enum Resource {
     /// The outbox's 64 lanes; a lane's number is its slot's.
     Lanes,
-    /// The partitions of the consumer with this name.
-    Partitions(String),
+    /// The partitions of a consumer in one layout: those of another layout are other leases, so a
+    /// fence of the one never holds in the other.
+    Partitions {
+        /// The consumer's name.
+        consumer: String,
+        /// The layout.
+        generation: Generation,
+    },
 }
 
 impl Resource {
-    /// The name under which the lease table knows it: `outbox`, or `consumer:` and the consumer's
-    /// name.
+    /// The partitions of a consumer in a layout.
+    #[must_use]
+    pub fn partitions(consumer: impl Into<String>, generation: Generation) -> Self {
+        Self::Partitions {
+            consumer: consumer.into(),
+            generation,
+        }
+    }
+
+    /// The name under which the lease table knows it: `outbox`, or `consumer:`, the consumer's name
+    /// (which has no slash), `/` and the number of the layout.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Lanes => "outbox".to_owned(),
-            Self::Partitions(consumer) => format!("consumer:{consumer}"),
+            Self::Partitions {
+                consumer,
+                generation,
+            } => format!("{}{}", partitions_prefix(consumer), generation.number),
         }
     }
+
+    /// Whether it is the partitions of this consumer, in whatever layout.
+    #[must_use]
+    pub fn is_of(&self, name: &str) -> bool {
+        matches!(self, Self::Partitions { consumer, .. } if consumer == name)
+    }
+}
+
+/// What the names of a consumer's partitions begin with, in all layouts.
+pub(crate) fn partitions_prefix(consumer: &str) -> String {
+    format!("consumer:{consumer}/")
 }
 
 /// Ownership of one lane or partition as the database granted it.

@@ -15,6 +15,7 @@
 //! | [`RedispatchStore`] | `dispatched` | operators |
 //! | [`RecordStore`] | `operator_action`, `handled_type` | operators |
 //! | [`LeaseStore`] | `lease`, `member` | the lease keeper |
+//! | [`LayoutStore`] | `layout`, `layout_wish` | the lease keeper, the partition actor, the mover |
 //! | [`MigrationStore`] | `migration` | `migrate`, and the check at start |
 //!
 //! Every method works on a connection on which the caller has begun a transaction
@@ -26,6 +27,7 @@ mod database;
 mod dead_letter;
 mod error;
 mod inbox;
+mod layout;
 mod lease;
 mod migration;
 mod outbox;
@@ -54,6 +56,8 @@ pub use dead_letter::{
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use inbox::{Admission, InboxStore};
+pub use layout::{Attendance, Generation, Layout, LayoutStep, LayoutStore, Wish};
+pub(crate) use lease::partitions_prefix;
 pub use lease::{Fence, Grant, LeaseStore, MemberId, Resource};
 pub use migration::{AppliedMigration, MigrationStore};
 pub use outbox::{Backlog, FailedRow, OutboxRow, OutboxStore, RowId};

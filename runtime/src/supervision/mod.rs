@@ -2,8 +2,8 @@
 #![doc = include_str!("../../docs/supervision.md")]
 
 mod arbiters;
-mod budget;
 pub(crate) mod broken;
+mod budget;
 mod child;
 mod concern;
 pub(crate) mod crash;

@@ -50,7 +50,7 @@ impl<'a> Destination<'a> {
     /// `messaging.destination.name`.
     pub(super) fn name(&self) -> Option<String> {
         let queue = self.queue.map(|queue| match self.exchange {
-            Some(_) => format!("{}.{}", queue.consumer, queue.number),
+            Some(_) => queue.name(),
             None => queue.consumer.clone(),
         });
         let routed = match self.exchange {
@@ -66,7 +66,7 @@ impl<'a> Destination<'a> {
         let routed = self.message_type().map(|name| format!("{name}.{{slot}}"));
         let queue = self
             .queue
-            .map(|queue| format!("{}.{{partition}}", queue.consumer));
+            .map(|queue| format!("{}.{{layout}}.{{partition}}", queue.consumer));
         if routed.is_none() && queue.is_none() {
             return None;
         }
@@ -101,6 +101,7 @@ fn joined(parts: [Option<String>; 3]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::message::{MessageType, OrderingKey};
+    use crate::store::Generation;
 
     fn envelope() -> Envelope {
         Envelope::builder(MessageType::new("order.placed").unwrap(), "")
@@ -112,7 +113,7 @@ mod tests {
     fn queue() -> PartitionQueue {
         PartitionQueue {
             consumer: "billing".to_owned(),
-            partitions: 8,
+            generation: Generation::first(8),
             number: 1,
         }
     }
@@ -151,14 +152,18 @@ mod tests {
         assert_eq!(
             from(Messages::One(&envelope)),
             texts(
-                "x posta:order.placed.{slot}:billing.{partition}",
-                "posta:order.placed.11:billing.1",
+                "x posta:order.placed.{slot}:billing.{layout}.{partition}",
+                "posta:order.placed.11:billing.1.1",
                 "order.placed.11"
             )
         );
         assert_eq!(
             from(Messages::Mixed),
-            texts("x posta:billing.{partition}", "posta:billing.1", "")
+            texts(
+                "x posta:billing.{layout}.{partition}",
+                "posta:billing.1.1",
+                ""
+            )
         );
     }
 

@@ -66,7 +66,7 @@ async fn settles(databases: &Databases, vhost: &Vhost, folder: &Path) {
     // An order before this would never be heard of by who is not there yet.
     for party in ["inventory", "billing"] {
         vhost
-            .queue_until(&format!("{party}.0"), |queue| queue["consumers"] == 1)
+            .queue_until(&format!("{party}.1.0"), |queue| queue["consumers"] == 1)
             .await;
     }
     let shop = start("shop", &databases.shop);

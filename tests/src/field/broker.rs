@@ -83,7 +83,7 @@ async fn a_restart_of_the_broker_is_seen_and_work_goes_on_soon_after() {
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     until("all is well", async || posta.registry().is_healthy()).await;
     for number in 0..4 {
-        let queue = format!("{EFFECTS}.{number}");
+        let queue = format!("{EFFECTS}.1.{number}");
         vhost
             .queue_until(&queue, |queue| queue["consumers"] == 1)
             .await;
@@ -110,7 +110,10 @@ async fn a_deleted_queue_is_seen_and_made_again() {
     enqueue(&posta, 4, 0..1, |_, _| Fate::Succeed).await;
     until_quiet::<Sqlite>(&store, EFFECTS, 4).await;
     let number = partition_of(0, 4);
-    let (queue, child) = (format!("{EFFECTS}.{number}"), format!("{EFFECTS} {number}"));
+    let (queue, child) = (
+        format!("{EFFECTS}.1.{number}"),
+        format!("{EFFECTS} {number}"),
+    );
     vhost
         .queue_until(&queue, |queue| queue["messages"] == 0)
         .await;
@@ -224,7 +227,7 @@ async fn an_alarm_stops_publishing_only_and_does_not_delay_a_stop() {
         effects_of::<Postgres>(&store, EFFECTS).await.len() == 20
     })
     .await;
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost
         .queue_until(&queue, |queue| queue["messages"] == 0)
         .await;
@@ -323,7 +326,7 @@ async fn a_handler_that_outlives_its_channel_has_its_effect_once() {
     message.fate = Fate::Wait;
     send(&posta, vec![Envelope::of(&message).expect("an envelope")]).await;
     gate.until_arrived(1).await;
-    let queue = format!("{EFFECTS}.0");
+    let queue = format!("{EFFECTS}.1.0");
     // It was delivered, and is ready again: the channel is gone, and the handler does not know.
     vhost
         .queue_until(&queue, |queue| {
@@ -368,7 +371,7 @@ async fn a_handler_that_outlives_its_channel_has_its_effect_once() {
 async fn a_queue_with_other_arguments_stops_its_own_consumer_only() {
     let world = World::<Sqlite>::fresh(BrokerKind::RabbitMq).await;
     let (store, vhost) = (world.store(), world.vhost());
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost.make_queue(&queue, &json!({}));
     let posta = builder(&world)
         .consumer(effects_consumer::<Sqlite>(&Calls::default()))
@@ -438,7 +441,7 @@ async fn a_foreign_client_publishes_what_is_handled_once_and_reads_what_is_publi
         .await
         .expect("a running service");
     vhost.tap("read", "test.echo.*").await;
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost
         .queue_until(&queue, |queue| queue["consumers"] == 1)
         .await;

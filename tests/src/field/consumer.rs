@@ -119,7 +119,7 @@ async fn a_slow_handler_has_no_more_in_hand_than_the_prefetch() {
         rows::<Postgres>(&store, "dispatched", "1 = 1").await == 100
     })
     .await;
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     let shown = world
         .vhost()
         .queue_until(&queue, |queue| queue["messages"] == 100)
@@ -162,7 +162,7 @@ async fn foreign_messages<D: TestDatabase>() {
     let (store, vhost) = (world.store(), world.vhost());
     let posta = effects_service(&world).await;
     let key = format!("test.numbered.{}", envelope(0, 0).slot().number());
-    let queue = format!("{EFFECTS}.{}", partition_of(0, 4));
+    let queue = format!("{EFFECTS}.1.{}", partition_of(0, 4));
     vhost
         .queue_until(&queue, |queue| queue["consumers"] == 1)
         .await;

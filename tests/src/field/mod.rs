@@ -54,6 +54,7 @@ mod retry;
 use std::collections::BTreeMap;
 
 use posta::broker::rabbitmq::RabbitMqOptions;
+use posta::layout::Generation;
 use posta::lease::{MemberId, Resource};
 use posta::message::SLOTS;
 use posta::store::{LeaseStore, Store};
@@ -125,7 +126,7 @@ fn partition_of(key: usize, partitions: u8) -> u8 {
 
 /// The partitions of the consumer [`EFFECTS`].
 fn partitions() -> Resource {
-    Resource::Partitions(EFFECTS.to_owned())
+    Resource::partitions(EFFECTS, Generation::first(4))
 }
 
 /// How many lanes or partitions each process owns, the fewest first.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use posta::layout::Generation;
 use posta::lease::{MemberId, Resource};
 use posta::store::{LeaseStore, Store};
 
@@ -49,7 +50,7 @@ async fn processes_share_fairly_and_a_killed_ones_work_moves_within_a_lease_peri
 ) {
     let world = World::<D>::fresh(broker).await;
     let store = world.store();
-    let partitions = Resource::Partitions(crate::world::service::EFFECTS.to_owned());
+    let partitions = Resource::partitions(crate::world::service::EFFECTS, Generation::first(4));
     let first = Service::start(&world, &Orders::default());
     until_shares::<D>(&store, &Resource::Lanes, &[64]).await;
     let second = Service::start(&world, &Orders::default());

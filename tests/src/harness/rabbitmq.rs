@@ -145,6 +145,27 @@ impl Vhost {
             .map(drop)
     }
 
+    /// The names of all queues.
+    pub(crate) fn queue_names(&self) -> Vec<String> {
+        let path = format!("/api/queues/{}", self.name);
+        let queues = self.api.expect("GET", &path, None);
+        let queues = queues.as_array().cloned().unwrap_or_default();
+        let names = queues.iter().filter_map(|queue| queue["name"].as_str());
+        names.map(str::to_owned).collect()
+    }
+
+    /// The bindings to the exchange `posta`: queue and routing key.
+    pub(crate) fn bindings(&self) -> Vec<(String, String)> {
+        let path = format!("/api/exchanges/{}/posta/bindings/source", self.name);
+        let bindings = self.api.expect("GET", &path, None);
+        let bindings = bindings.as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        bindings
+            .iter()
+            .map(|binding| (text(&binding["destination"]), text(&binding["routing_key"])))
+            .collect()
+    }
+
     /// Waits until the management API says something of a queue that satisfies; it counts once a
     /// second.
     pub(crate) async fn queue_until(

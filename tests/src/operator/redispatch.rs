@@ -142,7 +142,7 @@ async fn lose_queues<D: TestDatabase>(world: &World<D>, broker: BrokerKind) {
             for partition in 0..4 {
                 world
                     .vhost()
-                    .delete_queue(&format!("{EFFECTS}.{partition}"));
+                    .delete_queue(&format!("{EFFECTS}.1.{partition}"));
             }
         }
     }

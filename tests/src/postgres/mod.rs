@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use diesel_async::AsyncPgConnection;
 use posta::OrderingKey;
+use posta::layout::Generation;
 use posta::message::{Envelope, MessageType, RawMessage};
 use posta::store::{
     DeadLetterStore, Fence, LeaseStore, LetterId, MemberId, NewDeadLetter, NewHold, Origin,
@@ -98,7 +99,7 @@ async fn own(store: &PostgresStore, resource: &Resource, count: u8) -> Vec<Fence
 
 /// The only partition of the consumer `c`.
 async fn partition(store: &PostgresStore) -> Fence {
-    own(store, &Resource::Partitions("c".to_owned()), 1)
+    own(store, &Resource::partitions("c", Generation::first(4)), 1)
         .await
         .remove(0)
 }

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
+use posta::layout::Generation;
 use posta::store::{
     Connect, Database, DeadLetterStore, Fence, InboxStore, LeaseStore, LetterChange, LetterState,
     MemberId, MigrationStore, Origin, OutboxStore, PostgresStore, Resource, RetryStore, RowId,
@@ -27,7 +28,7 @@ fn pooled(url: &str, tables: &Tables, transaction_pooler: bool) -> PostgresStore
 /// One process's share: transactions with several statements, some of them pipelined, some of them
 /// failing, on all its connections at once.
 async fn work(store: &PostgresStore, consumer: &str, rounds: usize) -> Result<(), StoreError> {
-    let resource = Resource::Partitions(consumer.to_owned());
+    let resource = Resource::partitions(consumer, Generation::first(4));
     let member = MemberId::random();
     let mut session = store.begin().await?;
     store.join(&mut session, &resource, 1, member, TTL).await?;

@@ -110,7 +110,7 @@ async fn tables_in_use_become_version_2() {
     let store = store(&guard.url(), tables);
     let applied = store.migrate().await;
     let applied = applied.unwrap_or_else(|error| panic!("{}", chain(&error)));
-    assert_eq!(applied.len(), 1);
+    assert_eq!(applied.len(), 2);
     store.check_migrations().await.unwrap();
 
     let fence = partition(&store).await;

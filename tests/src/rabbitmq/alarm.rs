@@ -46,7 +46,7 @@ async fn an_alarm_blocks_publishing_and_not_consuming() {
         acknowledge(&mut subscription, &held).await;
     }
     let empty = vhost
-        .queue_until("archive.0", |queue| queue["messages"] == 0)
+        .queue_until("archive.1.0", |queue| queue["messages"] == 0)
         .await;
     assert_eq!(empty["messages"], 0, "nothing was published meanwhile");
     let began = Instant::now();

@@ -4,6 +4,7 @@ use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueDeclareOp
 use lapin::types::{AMQPValue, FieldTable};
 use posta::broker::rabbitmq::{Provision, RabbitMq};
 use posta::broker::{BrokerErrorKind, Topology};
+use posta::layout::Generation;
 use posta::message::MessageType;
 
 use super::messages::{rows, told, topology};
@@ -38,13 +39,13 @@ async fn a_queue_with_other_arguments_is_named_and_the_others_are_provided() {
     }
     arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
     foreign
-        .queue_declare("archive.1".into(), durable, arguments)
+        .queue_declare("archive.1.1".into(), durable, arguments)
         .await
         .unwrap();
     foreign
         .basic_publish(
             "".into(),
-            "archive.1".into(),
+            "archive.1.1".into(),
             BasicPublishOptions::default(),
             b"kept",
             Default::default(),
@@ -60,7 +61,7 @@ async fn a_queue_with_other_arguments_is_named_and_the_others_are_provided() {
         assert!(!error.is_transient());
         let told = told(&error);
         for part in [
-            "\"archive.1\"",
+            "\"archive.1.1\"",
             "x-queue-type",
             "'quorum'",
             "current is none",
@@ -69,17 +70,17 @@ async fn a_queue_with_other_arguments_is_named_and_the_others_are_provided() {
         }
     }
     assert!(began.elapsed().as_secs() < 10);
-    for queue in ["archive.0", "archive.2", "archive.3", "archive.dead"] {
+    for queue in ["archive.1.0", "archive.1.2", "archive.1.3", "archive.dead"] {
         let queue = vhost.queue(queue);
         assert_eq!(queue["type"], "quorum");
         assert_eq!(queue["durable"], true);
     }
-    let arguments = &vhost.queue("archive.3")["arguments"];
+    let arguments = &vhost.queue("archive.1.3")["arguments"];
     assert_eq!(arguments["x-single-active-consumer"], true);
     assert_eq!(arguments["x-delivery-limit"], 20);
     assert_eq!(arguments["x-dead-letter-exchange"], "posta.dead");
     let queue = vhost
-        .queue_until("archive.1", |queue| queue["messages"] == 1)
+        .queue_until("archive.1.1", |queue| queue["messages"] == 1)
         .await;
     assert_eq!(queue["type"], "classic");
     // The other queues are bound: all messages of their slots arrive.
@@ -111,16 +112,16 @@ async fn several_queues_with_other_arguments_are_all_told() {
     assert_eq!(error.kind(), BrokerErrorKind::Topology);
     let told = told(&error);
     for part in [
-        "archive.0",
-        "archive.1",
-        "archive.2",
+        "archive.1.0",
+        "archive.1.1",
+        "archive.1.2",
         "x-delivery-limit",
         "'20'",
         "'7'",
     ] {
         assert!(told.contains(part), "{part} is not in {told:?}");
     }
-    assert_eq!(vhost.queue("archive.3")["type"], "quorum");
+    assert_eq!(vhost.queue("archive.1.3")["type"], "quorum");
 }
 
 #[tokio::test]
@@ -172,23 +173,23 @@ async fn verifying_makes_nothing_and_names_what_is_missing() {
     verifier.provide(&topology(2)).await.unwrap();
     let error = verifier.provide(&topology(3)).await.unwrap_err();
     assert!(
-        told(&error).contains("no queue 'archive.2'"),
+        told(&error).contains("no queue 'archive.1.2'"),
         "{}",
         told(&error)
     );
-    assert!(vhost.queue("archive.2").is_null());
+    assert!(vhost.queue("archive.1.2").is_null());
     let missing = topology(3).queues().nth(2).unwrap();
     let error = verifier.subscribe_to(&missing).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Topology);
     assert!(
-        told(&error).contains("no queue 'archive.2'"),
+        told(&error).contains("no queue 'archive.1.2'"),
         "{}",
         told(&error)
     );
 
     let trusting = RabbitMq::new(vhost.options().provision(Provision::LeaveAlone));
     trusting.provide(&topology(3)).await.unwrap();
-    assert!(vhost.queue("archive.2").is_null());
+    assert!(vhost.queue("archive.1.2").is_null());
 }
 
 /// 640 bindings on 64 queues are in flight together.
@@ -201,7 +202,7 @@ async fn a_large_consumer_is_declared_soon() {
         .collect();
     let topology = Topology {
         consumer: "large".to_owned(),
-        partitions: 64,
+        generation: Generation::first(64),
         types,
     };
     let began = Instant::now();
@@ -241,5 +242,5 @@ async fn a_dead_queue_with_other_arguments_is_named_too() {
         "{}",
         told(&error)
     );
-    assert_eq!(vhost.queue("archive.0")["type"], "quorum");
+    assert_eq!(vhost.queue("archive.1.0")["type"], "quorum");
 }

@@ -55,7 +55,7 @@ async fn what_is_delivered_too_often_is_kept_in_the_dead_queue() {
         subscription.end().await;
     }
     vhost
-        .queue_until("archive.0", |queue| queue["messages"] == 0)
+        .queue_until("archive.1.0", |queue| queue["messages"] == 0)
         .await;
     let dead = dead(&vhost);
     assert!(dead.contains(&3) && !handled.contains(&3));
@@ -106,7 +106,7 @@ async fn what_cannot_be_parsed_goes_to_the_dead_queue() {
     }
     assert!(ends > 0);
     vhost
-        .queue_until("archive.0", |queue| queue["messages"] == 0)
+        .queue_until("archive.1.0", |queue| queue["messages"] == 0)
         .await;
     let dead = dead(&vhost);
     assert!(dead.contains(&3) && !handled.contains(&3));

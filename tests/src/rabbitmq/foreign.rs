@@ -111,7 +111,7 @@ async fn a_message_without_properties_is_malformed_and_keeps_its_bytes() {
     assert_eq!(valid.id.to_string(), id);
     acknowledge(&mut subscription, &deliveries).await;
     vhost
-        .queue_until("archive.0", |queue| queue["messages"] == 0)
+        .queue_until("archive.1.0", |queue| queue["messages"] == 0)
         .await;
     subscription.end().await;
 }

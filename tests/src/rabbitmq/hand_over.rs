@@ -15,7 +15,7 @@ async fn a_closed_subscription_hands_over_in_order() {
     // Five are at the first, and it is in the middle of number 0.
     let mut in_hand = hold(&mut first, 1).await;
     vhost
-        .queue_until("archive.0", |queue| queue["messages_unacknowledged"] == 5)
+        .queue_until("archive.1.0", |queue| queue["messages_unacknowledged"] == 5)
         .await;
     assert_eq!(numbers(&in_hand), [0]);
     // It finishes that one, and stops.

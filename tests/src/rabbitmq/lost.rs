@@ -23,9 +23,9 @@ async fn a_deleted_queue_ends_its_subscription() {
     let mut subscription = broker.subscribe_to(&queue()).await.unwrap();
     let (error, ()) = tokio::join!(failure(&mut subscription), async {
         vhost
-            .queue_until("archive.0", |queue| queue["consumers"] == 1)
+            .queue_until("archive.1.0", |queue| queue["consumers"] == 1)
             .await;
-        vhost.delete_queue("archive.0");
+        vhost.delete_queue("archive.1.0");
     });
     assert_eq!(error.kind(), BrokerErrorKind::Closed);
     assert!(
@@ -45,7 +45,7 @@ async fn a_deleted_queue_ends_its_subscription() {
     let held = hold(&mut again, 5).await;
     acknowledge(&mut again, &held).await;
     vhost
-        .queue_until("archive.0", |queue| {
+        .queue_until("archive.1.0", |queue| {
             queue["consumers"] == 1 && queue["messages"] == 0
         })
         .await;

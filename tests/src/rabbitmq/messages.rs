@@ -3,6 +3,7 @@ use std::time::Duration;
 use posta::OrderingKey;
 use posta::broker::rabbitmq::{RabbitMq, RabbitMqPublisher, RabbitMqSubscription};
 use posta::broker::{BrokerError, Delivery, PartitionQueue, PublishOutcome, Topology};
+use posta::layout::Generation;
 use posta::message::{Envelope, MessageType};
 use posta::store::{OutboxRow, RowId};
 
@@ -16,7 +17,7 @@ pub(super) fn topology(partitions: u8) -> Topology {
     let message_type = MessageType::new(TYPE).expect("a valid type");
     Topology {
         consumer: CONSUMER.to_owned(),
-        partitions,
+        generation: Generation::first(partitions),
         types: vec![message_type],
     }
 }

@@ -27,7 +27,7 @@ async fn the_broker_hands_out_no_more_than_the_prefetch() {
     let mut subscription = broker.subscribe_to(&queue()).await.unwrap();
     let held = hold(&mut subscription, 64).await;
     let shown = vhost
-        .queue_until("archive.0", |queue| {
+        .queue_until("archive.1.0", |queue| {
             queue["messages_unacknowledged"].as_u64() > Some(0)
         })
         .await;

@@ -318,7 +318,7 @@ fn names_kinds_and_attributes_are_the_conventions(exported: &Exported) {
             let routing_key = create.attribute("messaging.rabbitmq.destination.routing_key");
             assert!(routing_key.starts_with("trace.note."));
             assert_eq!(name, format!("posta:{routing_key}"));
-            assert_eq!(source, format!("{name}:notes.{partition}"));
+            assert_eq!(source, format!("{name}:notes.1.{partition}"));
         }
         false => assert_eq!((name, source), ("trace.note", "trace.note:notes")),
     }

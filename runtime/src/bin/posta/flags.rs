@@ -85,8 +85,31 @@ pub(crate) enum Command {
     /// was handled is refused by the consumers' inboxes.
     #[command(verbatim_doc_comment)]
     Redispatch(RedispatchFlags),
+    /// How many partitions a consumer has; `posta status` shows it
+    #[command(subcommand)]
+    Layout(LayoutCommand),
     /// What operators did, the newest first
     Record(RecordFlags),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum LayoutCommand {
+    /// Say that bindings were moved to the queues of the next layout
+    ///
+    /// Only where an operator provides the queues: bind the new ones first, then unbind those in
+    /// use, then say so.
+    #[command(verbatim_doc_comment)]
+    Bound(LayoutFlags),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LayoutFlags {
+    /// Whose queues
+    #[arg(value_name = "CONSUMER")]
+    pub(crate) consumer: String,
+
+    #[command(flatten)]
+    pub(crate) deed: Deed,
 }
 
 #[derive(Clone, Debug, Args)]

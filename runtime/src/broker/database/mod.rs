@@ -6,7 +6,7 @@
 //!   insert into `queue`, one row per consumer that takes the type, in the same transaction that
 //!   settles the outbox rows: a message is never published twice and never lost between the two.
 //! - **Partitions.** A queue row carries its slot; a partition reads its range of slots. So the
-//!   number of partitions can change without moving a row. One process reads a partition at a time:
+//!   number of partitions changes without moving a row ([`crate::layout`]). One process reads a partition at a time:
 //!   the one that holds its lease.
 //! - **Acknowledging** is a delete in the handler's transaction. Whatever is not deleted is
 //!   delivered again.
@@ -61,6 +61,8 @@ impl<D: Database> BrokerDriver<D> for DatabaseBroker<D> {
             transactional: true,
             single_active_consumer: false,
             delivery_limit: false,
+            by_slot: true,
+            provides: true,
             open_to_others: false,
         }
     }

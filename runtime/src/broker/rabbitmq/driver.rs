@@ -7,10 +7,13 @@ use futures_util::future::BoxFuture;
 use super::connection::{Connection, Health};
 use super::reactor::Reactor;
 use super::slot::ConnectionSlot;
-use super::{QueueState, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, topology};
+use super::{
+    Provision, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, queue_state, removal,
+    topology,
+};
 use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, MaybeSubscription, PartitionQueue,
-    Publisher, QueueDepth, Subscription, Topology,
+    Publisher, QueueDepth, QueueState, Subscription, Topology,
 };
 use crate::store::Database;
 
@@ -96,7 +99,7 @@ impl RabbitMq {
     /// # Errors
     /// `Topology` when the queue is missing; otherwise as connecting fails.
     pub async fn queue_state(&self, queue: &PartitionQueue) -> Result<QueueState, BrokerError> {
-        QueueState::ask(&self.shared, queue).await
+        queue_state::of(&self.shared, queue).await
     }
 
     /// A subscription with a channel of its own.
@@ -170,6 +173,8 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
             transactional: false,
             single_active_consumer: true,
             delivery_limit: true,
+            by_slot: false,
+            provides: self.shared.options.provision == Provision::Declare,
             open_to_others: true,
         }
     }
@@ -192,6 +197,21 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
 
     fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
         Box::pin(self.provide(topology))
+    }
+
+    fn unbind<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
+        Box::pin(removal::unbind(&self.shared, topology))
+    }
+
+    fn depths<'a>(
+        &'a self,
+        topology: &'a Topology,
+    ) -> BoxFuture<'a, Result<Vec<Option<QueueState>>, BrokerError>> {
+        Box::pin(removal::depths(&self.shared, topology))
+    }
+
+    fn remove<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
+        Box::pin(removal::remove(&self.shared, topology))
     }
 
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher<D>>, BrokerError>> {

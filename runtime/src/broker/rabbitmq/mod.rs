@@ -5,9 +5,10 @@
 //!
 //! **What there is on the broker.** One durable topic exchange (`posta`) that everything is
 //! published to, with the routing key `<message type>.<slot>`. A consumer with P partitions has the
-//! quorum queues `<consumer>.0` to `<consumer>.<P-1>`, each bound to each of the consumer's types
-//! once per slot of its range ([`PartitionQueue::slots`]): 64 bindings per type, however many
-//! partitions. What a queue gives up on goes through the direct exchange `posta.dead` to the quorum
+//! quorum queues `<consumer>.<layout>.0` to `<consumer>.<layout>.<P-1>`, each bound to each of the
+//! consumer's types once per slot of its range ([`PartitionQueue::slots`]): 64 bindings per type,
+//! however many partitions. The layout is a number from 1, one more after each change of P. What a
+//! queue gives up on goes through the direct exchange `posta.dead` to the quorum
 //! queue `<consumer>.dead` and stays there.
 //!
 //! | argument of a partition's queue | value | why |
@@ -21,9 +22,9 @@
 //! **Provide.** Declarations and bindings are sent all at once and answered in order, over one
 //! channel. The broker closes a channel over a queue that exists with other arguments; the others
 //! then go on over another channel, and the error names the queue, the argument and both values, in
-//! the broker's words. Nothing is ever deleted or unbound: AMQP cannot list bindings, so a type
-//! that a consumer no longer takes stays bound until somebody unbinds it, and its messages are
-//! messages without a handler.
+//! the broker's words. Nothing of the layout in use is ever deleted or unbound: AMQP cannot list
+//! bindings, so a type that a consumer no longer takes stays bound until somebody unbinds it, and its
+//! messages are messages without a handler.
 //!
 //! **Publish.** One channel per publisher, in confirm mode; persistent and `mandatory`. A wave goes
 //! out pipelined under one deadline. *Confirmed* is a message with a positive confirm whose id is
@@ -49,10 +50,14 @@
 //! from their first delivery on; lower the setting only while the consumers stand still and their
 //! queues are empty.
 //!
-//! **Changing P.** The number of partitions is in the queues' bindings, and bindings are never
-//! taken away here. After a change, a slot may be bound to its old and its new queue: such a
-//! message arrives twice, the inbox refuses one, and its order is kept only once the old bindings
-//! are gone and the old queues empty.
+//! **Changing P.** The queues of the next layout are made and bound, then those in use are unbound,
+//! emptied, and deleted ([`crate::layout`]). In between a message comes to both, and the inbox
+//! refuses one; bound the other way round it would come to none. *Empty* is asked over the
+//! subscription's own channel, twice: what was delivered before the first count stands on the wire
+//! before the second answer. A queue is never deleted that holds a message or has a subscriber;
+//! quorum queues cannot be asked to look to that themselves. Whether a message can still be on its
+//! way inside a cluster, between an exchange and a queue that was bound when it was routed, AMQP
+//! cannot say: the settling pauses are there for it.
 //!
 //! **Connections.** One for publishing and one for consuming, since an alarm blocks those that
 //! publish. Each is made when it is asked for, and again by whoever asks after it was lost; lapin's
@@ -107,6 +112,7 @@ mod properties;
 mod publisher;
 mod queue_state;
 mod reactor;
+mod removal;
 mod returns;
 mod slot;
 mod subscription;
@@ -114,11 +120,11 @@ mod tls;
 mod topology;
 mod url;
 
+pub use crate::broker::QueueState;
 pub use driver::RabbitMq;
 use driver::Shared;
 pub use options::{Provision, RabbitMqOptions};
 pub use publisher::RabbitMqPublisher;
-pub use queue_state::QueueState;
 pub use subscription::RabbitMqSubscription;
 
 /// What the names of the dead-letter exchange and of the dead queues end with.

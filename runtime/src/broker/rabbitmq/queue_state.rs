@@ -4,38 +4,32 @@ use lapin::types::{FieldTable, ShortString};
 use super::channel::Channel;
 use super::classify::Purpose;
 use super::{Shared, topology};
-use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue};
+use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, QueueState};
 
-/// How a queue is, by the broker's own count: what a process that believes to be consuming can be
-/// held against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueState {
-    /// Messages that wait to be delivered; those that are delivered and unacknowledged are not
-    /// counted.
-    pub ready: u32,
-    /// Subscriptions, the active one and those in line.
-    pub consumers: u32,
+/// How a partition's queue is, by the broker's own count: what a process that believes to be
+/// consuming can be held against.
+pub(super) async fn of(shared: &Shared, queue: &PartitionQueue) -> Result<QueueState, BrokerError> {
+    let channel = Channel::open(shared.consuming().await?).await?;
+    ask(&channel, &topology::queue_name(queue)).await
 }
 
-impl QueueState {
-    pub(super) async fn ask(shared: &Shared, queue: &PartitionQueue) -> Result<Self, BrokerError> {
-        let name = topology::queue_name(queue);
-        let operation = format!("look at the queue {name:?}");
-        let name = ShortString::try_new(name).map_err(|error| {
-            BrokerError::new(operation.as_str(), BrokerErrorKind::Configuration).with_source(error)
-        })?;
-        let channel = Channel::open(shared.consuming().await?).await?;
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let looking = channel
-            .lapin()
-            .queue_declare(name, passive, FieldTable::default());
-        let queue = channel.ask(operation, Purpose::Provide, looking).await?;
-        Ok(Self {
-            ready: queue.message_count(),
-            consumers: queue.consumer_count(),
-        })
-    }
+/// Asks over a channel, which a missing queue closes. What the broker had delivered over it before it
+/// counted stands on the wire before its answer to the next question.
+pub(super) async fn ask(channel: &Channel, queue: &str) -> Result<QueueState, BrokerError> {
+    let operation = format!("look at the queue {queue:?}");
+    let name = ShortString::try_new(queue).map_err(|error| {
+        BrokerError::new(operation.as_str(), BrokerErrorKind::Configuration).with_source(error)
+    })?;
+    let passive = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let looking = channel
+        .lapin()
+        .queue_declare(name, passive, FieldTable::default());
+    let queue = channel.ask(operation, Purpose::Provide, looking).await?;
+    Ok(QueueState {
+        ready: queue.message_count(),
+        consumers: queue.consumer_count(),
+    })
 }

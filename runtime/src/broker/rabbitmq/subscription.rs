@@ -6,9 +6,9 @@ use lapin::options::BasicAckOptions;
 
 use super::classify::Purpose;
 use super::intake::Intake;
-use super::{Shared, properties, topology};
+use super::{Shared, properties, queue_state, topology};
 use crate::broker::{
-    BrokerError, BrokerErrorKind, Delivery, DeliveryTag, PartitionQueue, Subscription,
+    BrokerError, BrokerErrorKind, Delivery, DeliveryTag, PartitionQueue, QueueState, Subscription,
 };
 use crate::store::Database;
 
@@ -107,6 +107,33 @@ impl RabbitMqSubscription {
         channel.ensure_open(operation)
     }
 
+    /// Whether the queue is drained; see [`Subscription::is_drained`], whose contract it keeps.
+    ///
+    /// It asks twice, over the subscription's own channel: what was delivered before the first count
+    /// has arrived with the second answer.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    ///
+    /// # Errors
+    /// As [`RabbitMqSubscription::receive_up_to`], and when the queue is gone.
+    pub async fn check_drained(&mut self) -> Result<bool, BrokerError> {
+        let Some(intake) = &self.intake else {
+            return Err(ended(format!("look at the queue {:?}", self.queue)));
+        };
+        let alone = QueueState {
+            ready: 0,
+            consumers: 1,
+        };
+        for _ in 0..2 {
+            let state = queue_state::ask(intake.channel(), &self.queue).await?;
+            if state != alone || !self.outstanding.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Ends the subscription; see [`Subscription::close`], whose contract it keeps. Bounded by the
     /// configured time for answers.
     pub async fn end(mut self) {
@@ -177,6 +204,10 @@ impl<D: Database> Subscription<D> for RabbitMqSubscription {
         tags: &'a [DeliveryTag],
     ) -> BoxFuture<'a, Result<(), BrokerError>> {
         Box::pin(self.acknowledge_all(tags))
+    }
+
+    fn is_drained(&mut self) -> BoxFuture<'_, Result<bool, BrokerError>> {
+        Box::pin(self.check_drained())
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {

@@ -15,7 +15,7 @@ use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, Topology};
 
 /// The queue of a partition.
 pub(super) fn queue_name(queue: &PartitionQueue) -> String {
-    format!("{}.{}", queue.consumer, queue.number)
+    queue.name()
 }
 
 /// The queue of what the broker gave up on.
@@ -30,23 +30,29 @@ pub(super) fn dead_exchange_name(options: &RabbitMqOptions) -> String {
 
 /// A queue as it should be, with its bindings.
 #[derive(Clone, Debug)]
-struct QueuePlan {
-    name: ShortString,
+pub(super) struct QueuePlan {
+    pub(super) name: ShortString,
     arguments: FieldTable,
     exchange: ShortString,
-    routing_keys: Vec<ShortString>,
+    pub(super) routing_keys: Vec<ShortString>,
+}
+
+/// All queues of a consumer in a layout.
+pub(super) struct Plans {
+    dead: QueuePlan,
+    pub(super) partitions: Vec<QueuePlan>,
+}
+
+/// A queue and its exchange.
+pub(super) fn routing(plan: &QueuePlan) -> (ShortString, ShortString) {
+    (plan.name.clone(), plan.exchange.clone())
 }
 
 /// Declares or verifies a consumer's topology.
 pub(super) async fn provide(shared: &Arc<Shared>, topology: &Topology) -> Result<(), BrokerError> {
     let options = &shared.options;
-    let plans = plan(options, topology).map_err(|reason| {
-        BrokerError::new(
-            format!("name the queues of the consumer {:?}", topology.consumer),
-            BrokerErrorKind::Configuration,
-        )
-        .with_source(reason)
-    })?;
+    let Plans { dead, partitions } = plan(options, topology)?;
+    let plans = [vec![dead], partitions].concat();
     if options.provision == Provision::LeaveAlone {
         return Ok(());
     }
@@ -91,7 +97,13 @@ fn conclude(
     refusals: Vec<(String, lapin::Error)>,
 ) -> Result<(), BrokerError> {
     let Some((first, error)) = refusals.first() else {
-        tracing::info!(consumer = %topology.consumer, queues, "exchanges, queues and bindings are there");
+        tracing::info!(
+            consumer = %topology.consumer,
+            layout = topology.generation.number,
+            queues,
+            types = topology.types.len(),
+            "exchanges, queues and bindings are there"
+        );
         return Ok(());
     };
     if let [(queue, error)] = refusals.as_slice() {
@@ -200,7 +212,18 @@ async fn queues(
     }
 }
 
-fn plan(options: &RabbitMqOptions, topology: &Topology) -> Result<Vec<QueuePlan>, String> {
+/// What a consumer's queues are to be.
+pub(super) fn plan(options: &RabbitMqOptions, topology: &Topology) -> Result<Plans, BrokerError> {
+    named(options, topology).map_err(|reason| {
+        BrokerError::new(
+            format!("name the queues of the consumer {:?}", topology.consumer),
+            BrokerErrorKind::Configuration,
+        )
+        .with_source(reason)
+    })
+}
+
+fn named(options: &RabbitMqOptions, topology: &Topology) -> Result<Plans, String> {
     let short = |text: String| {
         ShortString::try_new(text.as_str()).map_err(|error| format!("{text:?}: {error}"))
     };
@@ -212,7 +235,7 @@ fn plan(options: &RabbitMqOptions, topology: &Topology) -> Result<Vec<QueuePlan>
         exchange: short(dead_exchange_name(options))?,
         routing_keys: vec![short(consumer.to_owned())?],
     };
-    let mut plans = vec![dead];
+    let mut partitions = Vec::new();
     for queue in topology.queues() {
         let mut routing_keys = Vec::new();
         for message_type in &topology.types {
@@ -220,14 +243,14 @@ fn plan(options: &RabbitMqOptions, topology: &Topology) -> Result<Vec<QueuePlan>
                 routing_keys.push(short(format!("{message_type}.{slot}"))?);
             }
         }
-        plans.push(QueuePlan {
+        partitions.push(QueuePlan {
             name: short(queue_name(&queue))?,
             arguments: partition_arguments(options, consumer),
             exchange: exchange.clone(),
             routing_keys,
         });
     }
-    Ok(plans)
+    Ok(Plans { dead, partitions })
 }
 
 fn quorum() -> FieldTable {
@@ -264,6 +287,7 @@ fn text(text: &str) -> AMQPValue {
 mod tests {
     use super::*;
     use crate::message::MessageType;
+    use crate::store::Generation;
 
     #[test]
     fn every_type_and_slot_is_bound_to_exactly_one_queue() {
@@ -274,12 +298,12 @@ mod tests {
         for partitions in [1, 3, 64] {
             let topology = Topology {
                 consumer: "n".to_owned(),
-                partitions,
+                generation: Generation::first(partitions),
                 types: types.clone(),
             };
-            let plans = plan(&options, &topology).unwrap();
-            assert_eq!(plans.len(), usize::from(partitions) + 1);
-            let mut keys: Vec<String> = plans[1..]
+            let plans = named(&options, &topology).unwrap().partitions;
+            assert_eq!(plans.len(), usize::from(partitions));
+            let mut keys: Vec<String> = plans
                 .iter()
                 .flat_map(|plan| plan.routing_keys.iter().map(ToString::to_string))
                 .collect();
@@ -296,9 +320,10 @@ mod tests {
         let consumer = "c".repeat(252);
         let topology = Topology {
             consumer,
-            partitions: 1,
+            generation: Generation::first(1),
             types: Vec::new(),
         };
-        assert!(plan(&options, &topology).unwrap_err().contains("255"));
+        let refused = named(&options, &topology).err().unwrap();
+        assert!(refused.contains("255"));
     }
 }

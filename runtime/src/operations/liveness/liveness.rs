@@ -106,8 +106,16 @@ impl<D: Database> Liveness<D> {
             }
             Kind::Dispatcher { .. } => asked.unwrap_or(Finding::Explained),
             Kind::Keeper { ttl } => keeper::look(&subject.board, *ttl),
-            Kind::Partition { queue, patience } => {
-                let look = partition::look(&*self.driver, queue, progress, at_work_for, *patience);
+            Kind::Partition {
+                queue,
+                layout,
+                patience,
+            } => {
+                let mut queue = queue.clone();
+                if let Some(layout) = layout.current() {
+                    queue.generation = layout.generation;
+                }
+                let look = partition::look(&*self.driver, &queue, progress, at_work_for, *patience);
                 let looked = tokio::time::timeout(self.answer_timeout(), look).await;
                 looked.unwrap_or_else(|_elapsed| partition::without_answer(&"no answer in time"))
             }

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use super::suspicion::Suspicion;
 use crate::broker::PartitionQueue;
+use crate::layout::LayoutWatch;
 use crate::lease::Board;
 use crate::supervision::{Concern, Progress};
 
@@ -31,9 +32,10 @@ pub(crate) enum Kind {
         of: u8,
         patience: Duration,
     },
-    /// It reads this queue, and is at work for so long at most without a step.
+    /// It reads this queue, of the layout in use, and is at work for so long at most without a step.
     Partition {
         queue: PartitionQueue,
+        layout: LayoutWatch,
         patience: Duration,
     },
     /// It renews what is on the board, once per lease period at least.

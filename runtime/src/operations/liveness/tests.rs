@@ -12,6 +12,7 @@ use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, PartitionQueue, Publisher,
     QueueDepth, Subscription, Topology,
 };
+use crate::layout::{Generation, LayoutWatch};
 use crate::lease::{Board, Grant, MemberId, Resource};
 use crate::message::{Envelope, MessageType};
 use crate::store::{Connect, MigrationStore, Store, Tables};
@@ -209,9 +210,10 @@ fn partition(patience: Duration) -> Kind {
     Kind::Partition {
         queue: PartitionQueue {
             consumer: "c".to_owned(),
-            partitions: 1,
+            generation: Generation::first(1),
             number: 0,
         },
+        layout: LayoutWatch::new("c"),
         patience,
     }
 }

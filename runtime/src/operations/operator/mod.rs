@@ -13,6 +13,7 @@
 //! | let a key go on | [`Operator::skip`], [`Operator::discard`], [`Operator::restore`] |
 //! | take back what is on its way | [`Operator::recall`] |
 //! | send kept rows again | [`Operator::redispatch`] |
+//! | say that bindings were moved | [`Operator::layout_bound`] |
 //!
 //! Every action is one transaction: the letters are locked, their state is checked, they are
 //! changed, the message is moved, and who did it and why is written down. So two operators who do
@@ -32,6 +33,7 @@ mod check;
 mod dry_run;
 mod edit;
 mod error;
+mod layout;
 mod look;
 mod operator;
 mod overview;

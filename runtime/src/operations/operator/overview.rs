@@ -4,8 +4,8 @@ use super::operator::PAGE_MAX;
 use super::{Operator, OperatorError};
 use crate::operations::ConsumerStatus;
 use crate::store::{
-    Backlog, Database, DeadLetterStore, InboxStore, Origin, OutboxStore, RecordStore, ReplayRun,
-    ReplayStore, RetryStore, RunState, ScheduleStore,
+    Backlog, Database, DeadLetterStore, InboxStore, LayoutStore, Origin, OutboxStore, RecordStore,
+    ReplayRun, ReplayStore, RetryStore, RunState, ScheduleStore,
 };
 
 /// What an operator asks first, read from the tables alone.
@@ -48,6 +48,7 @@ impl<D: Database> Operator<D> {
                     held,
                     held_keys,
                     dead_letters: store.dead_letters(connection, &origin).await?,
+                    layout: store.layout(connection, &name).await?,
                     name,
                 });
             }

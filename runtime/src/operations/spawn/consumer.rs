@@ -1,22 +1,30 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use super::shared::Shared;
-use crate::broker::{Declaration, PartitionQueue, Topology};
-use crate::consumer::{Announcement, Consumer, DeadQueue, Handlers, HeldCounts, Partition, State};
+use crate::broker::PartitionQueue;
+use crate::consumer::{
+    Announcement, Consumer, DeadQueue, Handlers, HeldCounts, Mover, Partition, State,
+};
+use crate::layout::{Declaration, Generation, LayoutWatch, Seat};
 use crate::lease::{Board, Resource};
-use crate::message::MessageType;
-use crate::operations::liveness::{Kind, Subject};
+use crate::operations::liveness::{Kind, Subject, Subjects};
 use crate::store::Database;
 use crate::supervision::{Concern, Place, Progress, Tree};
 
 /// The retry table is looked at less often than queues: what its owner puts there, it knows of.
 const RETRY_LOOK_POLLS: u32 = 5;
 
+/// A queue that is to be drained settles for this part of a lease's time.
+const SETTLE_PART: u32 = 4;
+
 /// One consumer of this process: what its actors are made of.
 pub(super) struct Consuming<D: Database> {
     pub(super) name: String,
     pub(super) partitions: u8,
     pub(super) declaration: Declaration<D>,
+    pub(super) layout: LayoutWatch,
     pub(super) board: Board,
     pub(super) handlers: Arc<Handlers<D>>,
     state: State,
@@ -24,20 +32,28 @@ pub(super) struct Consuming<D: Database> {
 
 impl<D: Database> Consuming<D> {
     pub(super) fn new(shared: &Shared<D>, consumer: Consumer<D>) -> Self {
-        let resource = Resource::Partitions(consumer.name.clone());
+        let (name, partitions) = (consumer.name.clone(), consumer.partitions);
+        let layout = LayoutWatch::new(&name);
+        let all_types = !shared.driver.capabilities().by_slot;
+        let types =
+            Announcement::<D>::new(shared.store.clone(), &name, &consumer.types(), all_types);
+        let driver = shared.driver.clone();
+        let resource = Resource::partitions(name.as_str(), Generation::first(partitions));
         Self {
-            name: consumer.name.clone(),
-            partitions: consumer.partitions,
-            declaration: Declaration::new(shared.driver.clone(), topology(&consumer)),
+            declaration: Declaration::new(driver, &name, types.into_types(), layout.clone()),
             board: Board::new(resource, shared.member),
             state: consumer.state.clone(),
             handlers: Arc::new(consumer.into_handlers(shared.settings.retry)),
+            name,
+            partitions,
+            layout,
         }
     }
 
-    /// Starts its partition actors, and who reads what the broker gave up on. They share the
-    /// declaration and the broker's connection for consuming: a rebuild forgets both.
-    pub(super) fn start(&self, tree: &Tree, shared: &Shared<D>) -> Concern {
+    /// Starts its partition actors, who moves its queues when their number changes, and who reads
+    /// what the broker gave up on. They share the declaration and the broker's connection for
+    /// consuming: a rebuild forgets both. Returns the part that this process has in the layout.
+    pub(super) fn start(&self, tree: &Tree, shared: &Shared<D>) -> Seat<D> {
         let (driver, declaration) = (shared.driver.clone(), self.declaration.clone());
         let concern = tree.concern(format!("consumer {}", self.name), move || {
             let (driver, declaration) = (driver.clone(), declaration.clone());
@@ -46,46 +62,48 @@ impl<D: Database> Consuming<D> {
                 driver.disconnect().await;
             }
         });
-        let handlers = self.handlers.clone();
-        let announcement = Announcement::new(shared.store.clone(), &self.name, handlers);
-        for number in 0..self.partitions {
-            let partition = self.partition(tree, shared, &announcement, number);
-            shared.subjects.add(Subject {
-                concern: concern.clone(),
-                child: partition.child.clone(),
-                progress: partition.progress.clone(),
-                board: self.board.clone(),
-                kind: Kind::Partition {
-                    queue: partition.queue.clone(),
-                    patience: self.handlers.deadline_max() + shared.settings.lease_ttl * 4,
-                },
-            });
-            concern.start(partition.child.clone(), Place::Spread, move |life| {
-                partition.clone().run(life)
-            });
+        let template = self.partition(tree, shared);
+        let staff = Staff {
+            concern: concern.clone(),
+            subjects: shared.subjects.clone(),
+            template: template.clone(),
+            held_max: shared.settings.held_max,
+            patience: self.handlers.deadline_max() + shared.settings.lease_ttl * 4,
+            started: AtomicU8::new(0),
+        };
+        staff.grow_to(self.partitions);
+        let by_slot = shared.driver.capabilities().by_slot;
+        if !by_slot {
+            let mover = Mover {
+                partition: template.clone(),
+            };
+            let name = format!("{} layout", self.name);
+            concern.start(name, Place::Inner, move |life| mover.clone().run(life));
         }
         if shared.driver.capabilities().delivery_limit {
             let dead_queue = DeadQueue {
-                partition: self.partition(tree, shared, &announcement, 0),
+                partition: template,
             };
             let name = format!("{} dead queue", self.name);
             concern.start(name, Place::Spread, move |life| {
                 dead_queue.clone().run(life)
             });
         }
-        concern
+        Seat {
+            store: shared.store.clone(),
+            consumer: self.name.clone(),
+            wish: self.partitions,
+            watch: self.layout.clone(),
+            by_slot,
+            staff: Arc::new(move |count| staff.grow_to(count)),
+        }
     }
 
-    fn partition(
-        &self,
-        tree: &Tree,
-        shared: &Shared<D>,
-        announcement: &Announcement<D>,
-        number: u8,
-    ) -> Partition<D> {
+    /// What each of its actors is made of.
+    fn partition(&self, tree: &Tree, shared: &Shared<D>) -> Partition<D> {
         let settings = &shared.settings;
         Partition {
-            child: format!("{} {number}", self.name).into(),
+            child: format!("{} 0", self.name).into(),
             registry: tree.registry.clone(),
             progress: Progress::default(),
             store: shared.store.clone(),
@@ -94,11 +112,12 @@ impl<D: Database> Consuming<D> {
             member: shared.member,
             queue: PartitionQueue {
                 consumer: self.name.clone(),
-                partitions: self.partitions,
-                number,
+                generation: Generation::first(self.partitions),
+                number: 0,
             },
+            layout: self.layout.clone(),
+            settle: settings.lease_ttl / SETTLE_PART,
             declaration: self.declaration.clone(),
-            announcement: announcement.clone(),
             handlers: self.handlers.clone(),
             state: self.state.clone(),
             outbox: shared.outbox.clone(),
@@ -114,13 +133,42 @@ impl<D: Database> Consuming<D> {
     }
 }
 
-fn topology<D: Database>(consumer: &Consumer<D>) -> Topology {
-    let types = consumer.handlings.keys();
-    Topology {
-        consumer: consumer.name.clone(),
-        partitions: consumer.partitions,
-        types: types
-            .map(|name| MessageType::from_static(name).expect("the derive macro has checked it"))
-            .collect(),
+/// A consumer's partition actors, as many as any layout has asked for: those beyond the layout in
+/// use idle.
+struct Staff<D: Database> {
+    concern: Concern,
+    subjects: Subjects,
+    template: Partition<D>,
+    held_max: usize,
+    /// How long an actor may be at work without a step.
+    patience: Duration,
+    started: AtomicU8,
+}
+
+impl<D: Database> Staff<D> {
+    /// Starts those that are not there yet.
+    fn grow_to(&self, count: u8) {
+        for number in self.started.fetch_max(count, Ordering::SeqCst)..count {
+            let mut partition = self.template.clone();
+            partition.child = format!("{} {number}", partition.queue.consumer).into();
+            partition.progress = Progress::default();
+            partition.queue.number = number;
+            partition.held = HeldCounts::new(self.held_max);
+            self.subjects.add(Subject {
+                concern: self.concern.clone(),
+                child: partition.child.clone(),
+                progress: partition.progress.clone(),
+                board: partition.board.clone(),
+                kind: Kind::Partition {
+                    queue: partition.queue.clone(),
+                    layout: partition.layout.clone(),
+                    patience: self.patience,
+                },
+            });
+            self.concern
+                .start(partition.child.clone(), Place::Spread, move |life| {
+                    partition.clone().run(life)
+                });
+        }
     }
 }

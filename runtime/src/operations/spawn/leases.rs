@@ -4,6 +4,7 @@ use tokio::sync::watch;
 
 use super::consumer::Consuming;
 use super::shared::Shared;
+use crate::layout::Seat;
 use crate::lease::{Board, Keeper};
 use crate::message::SLOTS;
 use crate::operations::liveness::{Kind, Subject};
@@ -17,16 +18,17 @@ pub(super) fn start<D: Database>(
     tree: &Tree,
     shared: &Shared<D>,
     lanes: Board,
-    consumers: &[Consuming<D>],
+    consumers: Vec<(&Consuming<D>, Seat<D>)>,
 ) -> watch::Receiver<usize> {
     let concern = tree.concern("leases", || async {});
     let (members, seen) = watch::channel(0);
-    keep(tree, &concern, shared, lanes, SLOTS, members);
-    for consumer in consumers {
+    keep(tree, &concern, shared, lanes, (SLOTS, None), members);
+    for (consumer, seat) in consumers {
         // Whoever shares a consumer shares the lanes too: their keeper tells.
         let members = watch::Sender::new(0);
         let board = consumer.board.clone();
-        keep(tree, &concern, shared, board, consumer.partitions, members);
+        let of = (consumer.partitions, Some(seat));
+        keep(tree, &concern, shared, board, of, members);
     }
     seen
 }
@@ -36,7 +38,7 @@ fn keep<D: Database>(
     concern: &Concern,
     shared: &Shared<D>,
     board: Board,
-    count: u8,
+    (count, seat): (u8, Option<Seat<D>>),
     members: watch::Sender<usize>,
 ) {
     let keeper = Keeper::<D> {
@@ -46,6 +48,7 @@ fn keep<D: Database>(
         board,
         member: shared.member,
         count,
+        seat,
         ttl: shared.settings.lease_ttl,
         members,
     };

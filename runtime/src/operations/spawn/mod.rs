@@ -5,7 +5,7 @@
 //! Parts ── Shared: what all concerns have in common
 //!   │
 //!   ├─ outbox       dispatchers, one per arbiter
-//!   ├─ consumer     for each: its partition actors, and who reads its dead queue
+//!   ├─ consumer     for each: its partition actors, who moves its queues, and who reads its dead queue
 //!   ├─ leases       a keeper for the lanes, and one per consumer
 //!   ├─ wakes        the relay between processes
 //!   └─ operations   the replayer, and who looks whether all are alive
@@ -68,10 +68,11 @@ impl<D: Database> Parts<D> {
         boards.extend(consumers.iter().map(|it| it.board.clone()));
 
         outbox::start(&tree, &shared, &lanes, &declarations);
-        for consumer in &consumers {
-            consumer.start(&tree, &shared);
-        }
-        let members = leases::start(&tree, &shared, lanes, &consumers);
+        let seats = consumers
+            .iter()
+            .map(|it| (it, it.start(&tree, &shared)))
+            .collect();
+        let members = leases::start(&tree, &shared, lanes, seats);
         wakes::start(&tree, &shared, members);
         let begun = Wake::new();
         operations::start(&tree, &shared, &begun);

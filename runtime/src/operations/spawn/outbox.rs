@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::shared::Shared;
-use crate::broker::Declaration;
+use crate::layout::Declaration;
 use crate::lease::Board;
 use crate::message::SLOTS;
 use crate::operations::liveness::{Kind, Subject};

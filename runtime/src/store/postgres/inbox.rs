@@ -9,7 +9,7 @@ use super::PostgresStore;
 use super::classify::failed;
 use super::statement::{Statement, statements};
 use crate::message::{MessageId, OrderingKey, Slot};
-use crate::store::{Admission, Fence, InboxStore, Resource, StoreError, StoreErrorKind};
+use crate::store::{Admission, Fence, InboxStore, StoreError, StoreErrorKind};
 
 statements!(InboxTexts {
     // The ids come sorted, so two batches wait for each other in one direction only. An id that a
@@ -50,11 +50,10 @@ impl InboxStore for PostgresStore {
         keys: &[OrderingKey],
     ) -> Result<Admission, StoreError> {
         const OPERATION: &str = "admit deliveries";
-        let resource = Resource::Partitions(consumer.to_owned());
-        if fence.resource != resource {
+        if !fence.resource.is_of(consumer) {
             return Ok(Admission::LeaseLost);
         }
-        let resource = resource.name();
+        let resource = fence.resource.name();
         let mut sorted: Vec<Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
         sorted.sort_unstable();
         sorted.dedup();

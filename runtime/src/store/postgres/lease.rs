@@ -45,7 +45,7 @@ WHERE resource = $1 AND expires_at > statement_timestamp() ORDER BY member";
 UPDATE {posta}lease
 SET expires_at = statement_timestamp() + $3 * interval '1 microsecond'
 WHERE resource = $1 AND owner = $2 AND expires_at > statement_timestamp()
-RETURNING number, epoch";
+RETURNING number, epoch, set_config('idle_in_transaction_session_timeout', greatest($3 / 1000, 1000)::text, true)";
 
     // SKIP LOCKED: what another member is just taking is not waited for. The lock re-reads the row,
     // so none is taken twice.
@@ -161,9 +161,12 @@ impl LeaseStore for PostgresStore {
             .bind::<Text, _>(resource.name())
             .bind::<SqlUuid, _>(member.as_uuid())
             .bind::<BigInt, _>(micros(ttl))
-            .returning::<(SmallInt, BigInt)>()
-            .rows(connection, OPERATION)
-            .await?;
+            .returning::<(SmallInt, BigInt, Text)>()
+            .rows::<(i16, i64, String)>(connection, OPERATION)
+            .await?
+            .into_iter()
+            .map(|(number, epoch, _)| (number, epoch))
+            .collect();
         grants(rows, OPERATION)
     }
 

@@ -27,6 +27,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "failure",
         sql: include_str!("../../../migrations/postgres/0002_failure.sql"),
     },
+    Migration {
+        version: 3,
+        name: "layout",
+        sql: include_str!("../../../migrations/postgres/0003_layout.sql"),
+    },
 ];
 
 const CREATE_SCHEMA: &str = r#"CREATE SCHEMA IF NOT EXISTS "{name}";"#;

@@ -26,6 +26,7 @@ mod dead_letter;
 mod duration;
 pub(crate) mod enqueue;
 mod inbox;
+mod layout;
 mod lease;
 mod listen;
 mod migration;

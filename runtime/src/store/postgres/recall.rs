@@ -5,20 +5,21 @@ use diesel_async::AsyncPgConnection;
 
 use super::PostgresStore;
 use super::statement::{Statement, never, statements};
-use crate::store::{LetterId, Recall, Resource, StoreError};
+use crate::store::{LetterId, Recall, Resource, StoreError, partitions_prefix};
 
 const OPERATION: &str = "take a replayed message back";
 
 statements!(RecallTexts {
     // SKIP LOCKED: whoever has the row locked may be about to lock the letter, which the caller has;
     // so nobody waits here. Whoever runs a row has claimed it before; one that drains is no member
-    // any more, but keeps its leases until it is done.
+    // any more, but keeps its leases until it is done. $3 is what the leases of the consumer are
+    // called in all layouts, up to the number.
     held = "
 SELECT r.position, r.claimed_by IS NOT NULL AND (
     EXISTS (SELECT FROM {posta}member m
-            WHERE m.resource = $3 AND m.member = r.claimed_by AND m.expires_at > statement_timestamp())
+            WHERE starts_with(m.resource, $3) AND m.member = r.claimed_by AND m.expires_at > statement_timestamp())
     OR EXISTS (SELECT FROM {posta}lease l
-               WHERE l.resource = $3 AND l.owner = r.claimed_by AND l.expires_at > statement_timestamp()))
+               WHERE starts_with(l.resource, $3) AND l.owner = r.claimed_by AND l.expires_at > statement_timestamp()))
 FROM {posta}retry r WHERE r.consumer = $1 AND r.dead_letter = $2 AND NOT r.parked
 FOR UPDATE OF r SKIP LOCKED";
 
@@ -67,11 +68,10 @@ impl PostgresStore {
         letter: LetterId,
     ) -> Result<Result<i64, Recall>, StoreError> {
         let texts = &self.texts().recall;
-        let resource = Resource::Partitions(consumer.to_owned()).name();
         let found: Vec<(i64, bool)> = Statement::new(&texts.held)
             .bind::<Text, _>(consumer)
             .bind::<BigInt, _>(letter.0)
-            .bind::<Text, _>(resource)
+            .bind::<Text, _>(partitions_prefix(consumer))
             .returning::<(BigInt, Bool)>()
             .rows(connection, OPERATION)
             .await?;

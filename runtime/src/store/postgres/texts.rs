@@ -1,5 +1,6 @@
 use super::dead_letter::DeadLetterTexts;
 use super::inbox::InboxTexts;
+use super::layout::LayoutTexts;
 use super::lease::LeaseTexts;
 use super::migration::MigrationTexts;
 use super::outbox::{BehindTexts, OutboxTexts};
@@ -26,6 +27,7 @@ pub(super) struct Texts {
     pub(super) redispatch: RedispatchTexts,
     pub(super) recall: RecallTexts,
     pub(super) record: RecordTexts,
+    pub(super) layout: LayoutTexts,
     pub(super) lease: LeaseTexts,
     pub(super) migration: MigrationTexts,
 }
@@ -44,6 +46,7 @@ impl Texts {
             redispatch: RedispatchTexts::new(tables),
             recall: RecallTexts::new(tables),
             record: RecordTexts::new(tables),
+            layout: LayoutTexts::new(tables),
             lease: LeaseTexts::new(tables),
             migration: MigrationTexts::new(tables),
         }

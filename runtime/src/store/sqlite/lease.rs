@@ -69,9 +69,10 @@ pub(super) fn holds_partition(
     consumer: &str,
     fence: &Fence,
 ) -> QueryResult<bool> {
-    match &fence.resource {
-        Resource::Partitions(name) if name == consumer => holds(store, connection, fence),
-        _ => Ok(false),
+    if fence.resource.is_of(consumer) {
+        holds(store, connection, fence)
+    } else {
+        Ok(false)
     }
 }
 
@@ -326,7 +327,7 @@ fn grant_of((number, epoch): (i64, i64)) -> QueryResult<Grant> {
     Ok(Grant { number, epoch })
 }
 
-fn member_of(bytes: &[u8]) -> QueryResult<MemberId> {
+pub(super) fn member_of(bytes: &[u8]) -> QueryResult<MemberId> {
     let id = Uuid::from_slice(bytes).map_err(|_| corrupt("a member has not 16 bytes"))?;
     Ok(MemberId::from(id))
 }

@@ -20,7 +20,7 @@ struct Migration {
 
 /// All of them, in order. A migration never changes once it was released: its checksum is in the
 /// databases that ran it.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         name: "core",
@@ -30,6 +30,11 @@ const MIGRATIONS: [Migration; 2] = [
         version: 2,
         name: "failure",
         sql: include_str!("../../../migrations/sqlite/0002_failure.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "layout",
+        sql: include_str!("../../../migrations/sqlite/0003_layout.sql"),
     },
 ];
 

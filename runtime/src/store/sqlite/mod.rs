@@ -25,6 +25,7 @@ mod dead_letter;
 pub(crate) mod enqueue;
 mod held;
 mod inbox;
+mod layout;
 mod lease;
 mod letter_filter;
 mod letter_group;

@@ -4,15 +4,15 @@ use diesel::sql_types::BigInt;
 use diesel::{QueryResult, SqliteConnection};
 
 use super::{SqliteStore, place, release};
-use crate::store::{LetterId, Recall, Resource};
+use crate::store::{LetterId, Recall, Resource, partitions_prefix};
 
 /// The row that a letter is replayed with, and whether a running process has claimed it. One that
 /// drains is no member any more, but keeps its leases until it is done.
 const HELD: &str = "SELECT r.position, r.claimed_by IS NOT NULL AND (
          EXISTS (SELECT 1 FROM {posta}member AS m
-                 WHERE m.resource = ? AND m.member = r.claimed_by AND m.expires_at > {now})
+                 WHERE instr(m.resource, ?) = 1 AND m.member = r.claimed_by AND m.expires_at > {now})
          OR EXISTS (SELECT 1 FROM {posta}lease AS l
-                    WHERE l.resource = ? AND l.owner = r.claimed_by AND l.expires_at > {now}))
+                    WHERE instr(l.resource, ?) = 1 AND l.owner = r.claimed_by AND l.expires_at > {now}))
      FROM {posta}retry AS r WHERE r.dead_letter = ? AND r.consumer = ? AND r.parked = 0";
 
 /// The same of the outbox, whose rows are not claimed: one that could go out, while the owner of its
@@ -34,7 +34,8 @@ pub(super) fn held(
     letter: LetterId,
     keep_place: bool,
 ) -> QueryResult<Recall> {
-    let resource = Resource::Partitions(consumer.to_owned()).name();
+    // What its leases are called in all layouts, up to the number.
+    let resource = partitions_prefix(consumer);
     let found = store
         .sql(HELD)
         .bind(resource.clone())

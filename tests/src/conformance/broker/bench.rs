@@ -6,6 +6,7 @@ use posta::broker::{
     BrokerDriver, Delivery, DeliveryTag, PartitionQueue, PublishOutcome, Publisher, Subscription,
     Topology,
 };
+use posta::layout::Generation;
 use posta::message::{Envelope, MessageId, MessageType};
 use posta::store::{Database, OutboxRow, OutboxStore, RowId, Store};
 use posta::{OrderingKey, Slot};
@@ -45,7 +46,7 @@ impl<B: BrokerUnderTest> Bench<B> {
         let types = types.iter().map(|name| message_type(name)).collect();
         let topology = Topology {
             consumer: consumer.to_owned(),
-            partitions,
+            generation: Generation::first(partitions),
             types,
         };
         self.driver

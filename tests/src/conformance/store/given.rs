@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use posta::layout::Generation;
 use posta::message::{Envelope, MessageType};
 use posta::store::{
     FailedRow, Fence, Grant, InboxStore, LeaseStore, MemberId, MigrationStore, NewHold, OutboxRow,
@@ -134,9 +135,13 @@ impl<D: TestDatabase> Place<D> {
 
     /// A member who owns the one partition of a consumer.
     pub(super) async fn own_partition(&self, consumer: &str) -> Fence {
-        self.own(&Resource::Partitions(consumer.to_owned()), 1, LONG)
-            .await
-            .remove(0)
+        self.own(
+            &Resource::partitions(consumer, Generation::first(4)),
+            1,
+            LONG,
+        )
+        .await
+        .remove(0)
     }
 
     /// A new member who owns every lease of a resource, for so long.
@@ -173,7 +178,7 @@ impl<D: TestDatabase> Place<D> {
 
     /// Fences like a valid one that are not valid: each with what is wrong with it.
     pub(super) async fn bad_fences(&self, good: &Fence) -> Vec<(&'static str, Fence)> {
-        let other = Resource::Partitions("somebody-else".to_owned());
+        let other = Resource::partitions("somebody-else", Generation::first(4));
         let others = self.own(&other, good.grant.number + 1, LONG).await;
         let epoch = |epoch| Fence {
             grant: Grant {

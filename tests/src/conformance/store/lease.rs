@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use posta::layout::Generation;
 use posta::store::{Grant, LeaseStore, MemberId, Resource};
 
 pub(super) use super::given::fresh as start;
@@ -260,7 +261,7 @@ pub(super) async fn members_who_take_at_the_same_time_share<D: TestDatabase>(pla
 }
 
 fn partitions(consumer: &str) -> Resource {
-    Resource::Partitions(consumer.to_owned())
+    Resource::partitions(consumer, Generation::first(4))
 }
 
 /// Two members of a resource.

@@ -9,6 +9,7 @@ mod claim;
 mod dead_letter;
 mod given;
 mod inbox;
+mod layout;
 mod lease;
 mod letter_change;
 mod letter_filter;
@@ -141,6 +142,14 @@ macro_rules! suite {
                 a_message_knows_when_it_failed_first
                 a_postponement_without_a_valid_fence_changes_nothing
                 error_texts_of_tries_are_stored_without_nul_and_cut
+            }
+            layout {
+                the_first_wish_is_the_layout
+                a_wish_is_its_members_last_one_and_goes_with_its_time
+                every_step_is_written_with_the_next_epoch
+                a_layout_that_cannot_be_is_refused
+                a_partition_is_drained_by_its_owner_in_its_epoch_only
+                nobody_waits_for_a_layout_that_somebody_has
             }
             lease {
                 members_are_all_that_joined_sorted

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use posta::broker::PartitionQueue;
 use posta::broker::rabbitmq::RabbitMq;
+use posta::layout::Generation;
 use posta::{Postgres, Sqlite};
 
 use crate::field::{builder_on, envelope, partition_of, send};
@@ -41,7 +42,7 @@ async fn given_up<D: TestDatabase>() {
     let broker = RabbitMq::new(options());
     let queue = PartitionQueue {
         consumer: EFFECTS.to_owned(),
-        partitions: 4,
+        generation: Generation::first(4),
         number: partition_of(0, 4),
     };
     let mut dead = false;

@@ -2,6 +2,7 @@
 
 mod edit;
 mod end;
+mod layout;
 mod letters;
 mod migrate;
 mod record;
@@ -15,7 +16,7 @@ use posta::store::Database;
 
 pub(crate) use self::migrate::migrate;
 use crate::exit::Failed;
-use crate::flags::{Command, DeadLetters, Deed, Flags, ReplayRuns};
+use crate::flags::{Command, DeadLetters, Deed, Flags, LayoutCommand, ReplayRuns};
 
 /// Who looks: nothing is written down of it.
 const READER: &str = "posta";
@@ -57,6 +58,7 @@ pub(crate) async fn run<D: Database>(store: D::Store, flags: &Flags) -> Result<S
             }
         },
         Command::Redispatch(flags) => redispatch::redispatch(&operator, flags, json).await,
+        Command::Layout(LayoutCommand::Bound(flags)) => layout::bound(&operator, flags, json).await,
         Command::Record(flags) => record::record(&operator, flags, json).await,
     }
 }
@@ -91,5 +93,6 @@ fn deed(command: &Command) -> Option<&Deed> {
             }
         },
         Command::Redispatch(flags) => Some(&flags.deed),
+        Command::Layout(LayoutCommand::Bound(flags)) => Some(&flags.deed),
     }
 }

@@ -1,13 +1,15 @@
+use posta::layout::Layout;
 use posta::operations::Operator;
 use posta::store::Database;
 
+use super::layout::in_words;
 use super::runs;
 use crate::exit::Failed;
 use crate::moment::span;
 use crate::print::fields::Fields;
 use crate::print::json;
 use crate::print::table::{number, table, text};
-use crate::print::text::counted;
+use crate::print::text::{counted, printable};
 
 /// What waits, what is on hold, what is dead.
 pub(crate) async fn status<D: Database>(
@@ -44,6 +46,7 @@ pub(crate) async fn status<D: Database>(
             .map(|consumer| {
                 vec![
                     consumer.name.clone(),
+                    consumer.layout.as_ref().map(in_words).unwrap_or_default(),
                     consumer.handled.to_string(),
                     consumer.held.to_string(),
                     consumer.held_keys.to_string(),
@@ -53,12 +56,20 @@ pub(crate) async fn status<D: Database>(
             .collect();
         let columns = [
             text("consumer", 12),
+            text("partitions", 10),
             number("handled"),
             number("on hold"),
             number("keys on hold"),
             number("dead letters"),
         ];
         answer = format!("{answer}\n{}", table(&columns, &rows));
+        for consumer in &overview.consumers {
+            let wishes = consumer.layout.as_ref().map(Layout::other_wishes);
+            if let Some(wishes) = wishes.filter(|wishes| !wishes.is_empty()) {
+                let name = printable(&consumer.name);
+                answer += &format!("{name}: wished are {} processes\n", wishes.join(", "));
+            }
+        }
     }
     if !overview.runs.is_empty() {
         answer = format!("{answer}\n{}", runs::rows(&overview.runs));

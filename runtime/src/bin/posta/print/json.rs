@@ -1,3 +1,4 @@
+use posta::layout::Layout;
 use posta::operations::operator::{DryRun, HandlerPresence, KeyShare, Overview, Shown, TypeShare};
 use posta::store::{
     Action, DeadLetter, LetterGroup, Origin, RedispatchPreview, ReplayRun, Revision,
@@ -219,6 +220,16 @@ pub(crate) fn preview(preview: &RedispatchPreview) -> Value {
     })
 }
 
+pub(crate) fn layout(layout: &Layout) -> Value {
+    json!({
+        "number": layout.generation.number,
+        "partitions": layout.generation.partitions,
+        "step": layout.step.as_str(),
+        "next": layout.next().map(|next| next.partitions),
+        "wishes": layout.wishes.iter().map(|wish| wish.partitions).collect::<Vec<_>>(),
+    })
+}
+
 pub(crate) fn overview(overview: &Overview) -> Value {
     json!({
         "outbox": {
@@ -238,6 +249,7 @@ pub(crate) fn overview(overview: &Overview) -> Value {
                 "on_hold": consumer.held,
                 "keys_on_hold": consumer.held_keys,
                 "dead_letters": consumer.dead_letters,
+                "layout": consumer.layout.as_ref().map(layout),
             }))
             .collect::<Value>(),
         "replay_runs": overview.runs.iter().map(run).collect::<Value>(),

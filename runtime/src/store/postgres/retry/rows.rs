@@ -12,7 +12,7 @@ use super::READ;
 use crate::store::postgres::columns::{MessageColumns, MessageRow, instant, trusted};
 use crate::store::postgres::duration::duration;
 use crate::store::postgres::statement::Statement;
-use crate::store::{Fence, HeldRow, LetterId, Resource, StoreError};
+use crate::store::{Fence, HeldRow, LetterId, StoreError};
 
 /// What a statement returns of rows that have left: position, slot, key, dead letter.
 pub(super) type LeftColumns = (BigInt, SmallInt, Nullable<Text>, Nullable<BigInt>);
@@ -60,9 +60,10 @@ pub(super) fn ranged<'a>(
 /// The name of the consumer's partitions, if the fence is one of them; else one that nothing is
 /// leased by.
 fn resource_of(consumer: &str, fence: &Fence) -> String {
-    match &fence.resource {
-        Resource::Partitions(of) if of == consumer => fence.resource.name(),
-        _ => String::new(),
+    if fence.resource.is_of(consumer) {
+        fence.resource.name()
+    } else {
+        String::new()
     }
 }
 
