@@ -178,7 +178,8 @@ impl Ground {
         };
         let mut count = 0;
         for partition in 0..partitions(consumer) {
-            let name = format!("{consumer}.{partition}");
+            // Its first layout: nobody changes it.
+            let name = format!("{consumer}.1.{partition}");
             count += vhost.queue(&name)["messages"].as_i64().unwrap_or_default();
             vhost.delete_queue(&name);
         }
