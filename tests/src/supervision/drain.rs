@@ -119,7 +119,7 @@ async fn a_drain_finishes_what_is_in_flight_and_gives_the_rest_back() {
     stopping.await.expect("a stop").expect("a drain in time");
     assert_eq!(effects_of::<Postgres>(&store, EFFECTS).await.len(), 1);
     assert_eq!(gate.arrived(), 1, "nothing else was begun");
-    let queue = format!("{EFFECTS}.0");
+    let queue = format!("{EFFECTS}.1.0");
     world
         .vhost()
         .queue_until(&queue, |queue| queue["messages_ready"] == 4)

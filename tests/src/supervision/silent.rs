@@ -31,7 +31,7 @@ async fn a_subscription_to_which_nothing_comes_is_noticed_and_made_anew() {
     channel.basic_qos(1, one).await.expect("a prefetch of one");
     let mut deliveries = channel
         .basic_consume(
-            format!("{EFFECTS}.0").into(),
+            format!("{EFFECTS}.1.0").into(),
             "stranger".into(),
             BasicConsumeOptions::default(),
             FieldTable::default(),
