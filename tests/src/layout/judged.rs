@@ -63,7 +63,15 @@ pub(super) async fn assert_in_order<D: TestDatabase>(
     })
     .await;
     let effects = effects_of::<D>(store, MOVED).await;
-    assert_eq!(judge(&effects, expected), Verdict::default());
+    let verdict = judge(&effects, expected);
+    if verdict != Verdict::default() {
+        for key in expected.keys() {
+            let of_key = effects.iter().filter(|effect| effect.key == *key);
+            let numbers: Vec<i64> = of_key.map(|effect| effect.number).collect();
+            eprintln!("{key}: {numbers:?}");
+        }
+    }
+    assert_eq!(verdict, Verdict::default());
 }
 
 /// The keys that wait still do, in order, every message of them.

@@ -74,7 +74,7 @@ impl Exported {
 
     fn source(&self, message_type: &str) -> String {
         match self.is_rabbitmq {
-            true => format!("posta:{message_type}.{{slot}}:notes.{{partition}}"),
+            true => format!("posta:{message_type}.{{slot}}:notes.{{layout}}.{{partition}}"),
             false => format!("{message_type}:notes"),
         }
     }
