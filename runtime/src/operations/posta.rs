@@ -88,7 +88,7 @@ impl<D: Database> Posta<D> {
         let value = match work(&mut tx).await {
             Ok(value) => value,
             Err(error) => {
-                session.rollback_unknown().await;
+                self.store.undo(session).await;
                 return Err(error);
             }
         };

@@ -92,14 +92,6 @@ pub trait Database: Sized + Clone + Send + Sync + 'static {
         }
     }
 
-    /// Rolls back what failed in code that is not Posta's, where nobody here knows which statement
-    /// failed, and why. What may be wrong with the connection from then on is put right.
-    fn rollback_unknown(
-        connection: &mut Self::Connection,
-    ) -> impl Future<Output = diesel::QueryResult<()>> + Send {
-        Manager::<Self>::rollback_transaction(connection)
-    }
-
     /// The nature of a diesel error on this database: the one place that knows.
     fn classify(error: &diesel::result::Error) -> StoreErrorKind;
 
@@ -182,6 +174,15 @@ pub trait Store:
         &self,
     ) -> impl Future<Output = Result<Session<Self::Database>, StoreError>> + Send {
         self.begin()
+    }
+
+    /// Rolls back a transaction in which the application's own code failed: nobody here knows which
+    /// statement failed, and why, so what may be wrong with the connection from then on is put right.
+    ///
+    /// # Cancel safety
+    /// Safe: the connection is then discarded.
+    fn undo(&self, session: Session<Self::Database>) -> impl Future<Output = ()> + Send {
+        session.rollback()
     }
 
     /// Tells other processes that there may be something to dispatch or to consume. Coalesced by

@@ -60,17 +60,6 @@ impl<D: Database> Session<D> {
         }
     }
 
-    /// The same for what failed in the application's own code: see [`Database::rollback_unknown`].
-    pub(crate) async fn rollback_unknown(mut self) {
-        match D::rollback_unknown(&mut *self).await {
-            Ok(()) => self.give_back(),
-            Err(error) => tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "rollback failed; the connection is closed instead"
-            ),
-        }
-    }
-
     /// Gives the connection back to its pool; only for one whose transaction has ended.
     fn give_back(mut self) {
         drop(self.connection.take());

@@ -1,7 +1,5 @@
-use diesel::connection::CacheSize;
 use diesel_async::{
-    AnsiTransactionManager, AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection,
-    TransactionManager,
+    AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager,
 };
 
 use super::classify::{classify, spoils_connection};
@@ -78,17 +76,6 @@ impl Database for Postgres {
         // It ends savepoints too, however many there are.
         *AnsiTransactionManager::transaction_manager_status_mut(connection) = Default::default();
         Ok(())
-    }
-
-    /// In a transaction whose statement failed, every further one fails. Which one it was and why,
-    /// the application knows: it may have been one whose plan a migration has made stale, and would
-    /// fail again on this connection for ever. So all are prepared anew.
-    async fn rollback_unknown(connection: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
-        if connection.batch_execute("SELECT 1").await.is_err() {
-            connection.set_prepared_statement_cache_size(CacheSize::Disabled);
-            connection.set_prepared_statement_cache_size(CacheSize::Unbounded);
-        }
-        AnsiTransactionManager::rollback_transaction(connection).await
     }
 
     fn classify(error: &diesel::result::Error) -> StoreErrorKind {

@@ -14,12 +14,13 @@ use crate::store::{Grant, LeaseStore, MemberId, Resource, StoreError, StoreError
 // lease away.
 statements!(LeaseTexts {
     // A process that is paused in the middle of a tick would keep the rows of its leases locked, and
-    // nobody could take them: the server ends such a transaction, after the time of a lease.
+    // nobody could take them: the server ends such a transaction after the time of a lease, or 10 s
+    // if that is longer: a machine that is only slow may take some of it between two statements.
     join = "
 INSERT INTO {posta}member (resource, member, expires_at)
 VALUES ($1, $2, statement_timestamp() + $3 * interval '1 microsecond')
 ON CONFLICT (resource, member) DO UPDATE SET expires_at = excluded.expires_at
-RETURNING set_config('idle_in_transaction_session_timeout', greatest($3 / 1000, 1000)::text, true)";
+RETURNING set_config('idle_in_transaction_session_timeout', greatest($3 / 1000, 10000)::text, true)";
 
     // Rows that another member forgets at the same time are skipped: two members that take each
     // other for dead must not wait for each other's rows.
@@ -45,7 +46,8 @@ WHERE resource = $1 AND expires_at > statement_timestamp() ORDER BY member";
 UPDATE {posta}lease
 SET expires_at = statement_timestamp() + $3 * interval '1 microsecond'
 WHERE resource = $1 AND owner = $2 AND expires_at > statement_timestamp()
-RETURNING number, epoch, set_config('idle_in_transaction_session_timeout', greatest($3 / 1000, 1000)::text, true)";
+RETURNING number, epoch,
+    set_config('idle_in_transaction_session_timeout', greatest($3 / 1000, 10000)::text, true)";
 
     // SKIP LOCKED: what another member is just taking is not waited for. The lock re-reads the row,
     // so none is taken twice.

@@ -6,7 +6,9 @@ use deadpool::managed::{Object, Pool, PoolError};
 use diesel::ConnectionError;
 use diesel::connection::CacheSize;
 use diesel_async::pooled_connection::PoolError as ManagerError;
-use diesel_async::{AnsiTransactionManager, AsyncConnection, AsyncPgConnection};
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, AsyncPgConnection, SimpleAsyncConnection as _,
+};
 use tokio::time::Instant;
 
 use super::classify::classify;
@@ -48,6 +50,9 @@ struct Shared {
     texts: Texts,
     timeout: Duration,
     transaction_pooler: bool,
+    /// Whether connections keep statements prepared as Posta says: not those of the application's
+    /// own pool, which stay as it has set them.
+    prepares: bool,
     listener: Listener,
     walks: Walks,
 }
@@ -65,21 +70,11 @@ impl Store for PostgresStore {
             .max_size(connect.connections_max.max(1))
             .build()
             .map_err(|error| unusable(error.into()))?;
-        Ok(Self::with_pool(pool, connect))
+        Ok(Self::new(pool, connect, !connect.transaction_pooler))
     }
 
     fn with_pool(pool: DatabasePool<Postgres>, connect: &Connect) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                pool,
-                tables: connect.tables.clone(),
-                texts: Texts::new(&connect.tables),
-                timeout: connect.timeout,
-                transaction_pooler: connect.transaction_pooler,
-                listener: Listener::new(&connect.tables),
-                walks: Walks::default(),
-            }),
-        }
+        Self::new(pool, connect, false)
     }
 
     fn tables(&self) -> &Tables {
@@ -93,6 +88,18 @@ impl Store for PostgresStore {
             let waited = format!("no connection within {:?}", self.shared.timeout);
             Err(unavailable(waited))
         })
+    }
+
+    /// In a transaction whose statement failed, every further one fails. It may have been one whose
+    /// plan a migration has made stale, and would fail again on this connection for ever. So all are
+    /// prepared anew.
+    async fn undo(&self, mut session: Session<Postgres>) {
+        let connection: &mut AsyncPgConnection = &mut session;
+        if self.shared.prepares && connection.batch_execute("SELECT 1").await.is_err() {
+            connection.set_prepared_statement_cache_size(CacheSize::Disabled);
+            connection.set_prepared_statement_cache_size(CacheSize::Unbounded);
+        }
+        session.rollback().await;
     }
 
     async fn notify(&self) -> Result<(), StoreError> {
@@ -111,6 +118,21 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
+    fn new(pool: Pool<Manager>, connect: &Connect, prepares: bool) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                pool,
+                tables: connect.tables.clone(),
+                texts: Texts::new(&connect.tables),
+                timeout: connect.timeout,
+                transaction_pooler: connect.transaction_pooler,
+                prepares,
+                listener: Listener::new(&connect.tables),
+                walks: Walks::default(),
+            }),
+        }
+    }
+
     pub(super) fn texts(&self) -> &Texts {
         &self.shared.texts
     }
