@@ -37,12 +37,13 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// was deleted.
     fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>>;
 
-    /// Takes the bindings of these queues to these types away; what is in the queues stays. Idempotent;
-    /// nothing happens on a broker without queues, and where the operator provides
-    /// ([`Capabilities::provides`]).
+    /// Unbinds these queues from all types, whichever the topology names, in one step for all of them:
+    /// a message that comes to none of them any more is followed by none of its key that does. What is
+    /// in the queues stays. Idempotent; nothing happens on a broker without queues, and where the
+    /// operator provides ([`Capabilities::provides`]).
     ///
     /// # Errors
-    /// As [`BrokerDriver::declare`]. A queue that is not there has no bindings, and is no error.
+    /// As [`BrokerDriver::declare`]. What is not there is not bound, and is no error.
     fn unbind<'a>(&'a self, _topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>> {
         Box::pin(async { Ok(()) })
     }

@@ -156,10 +156,9 @@ impl<D: Database> Declaration<D> {
         Ok(())
     }
 
-    /// Takes the bindings of all types away from a layout's queues.
+    /// Takes the bindings of all types away from a layout's queues, at once.
     pub(crate) async fn unbind(&self, generation: Generation) -> Result<(), BrokerError> {
-        let types = (self.shared.types)().await?;
-        let topology = self.topology(generation, types);
+        let topology = self.topology(generation, Vec::new());
         self.shared.driver.unbind(&topology).await
     }
 

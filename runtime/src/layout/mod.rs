@@ -43,6 +43,11 @@
 //!
 //! # Order
 //!
+//! The queues in use are unbound from all types in one step
+//! ([`BrokerDriver::unbind`](crate::broker::BrokerDriver::unbind)): until then they get every message of
+//! a key, afterwards none. So what is in them is a beginning of the key's messages, without a gap that
+//! only the next queues fill.
+//!
 //! For a key, all that is in the former queues is handled before the first message is taken from the
 //! next ones: a partition is drained only when the broker counts no message ready and no
 //! subscription but its owner's, which has nothing in hand, again and again for the settling pause

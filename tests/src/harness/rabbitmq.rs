@@ -154,9 +154,9 @@ impl Vhost {
         names.map(str::to_owned).collect()
     }
 
-    /// The bindings to the exchange `posta`: queue and routing key.
-    pub(crate) fn bindings(&self) -> Vec<(String, String)> {
-        let path = format!("/api/exchanges/{}/posta/bindings/source", self.name);
+    /// The bindings of an exchange: the queue or exchange that gets something, and its routing key.
+    pub(crate) fn bindings(&self, exchange: &str) -> Vec<(String, String)> {
+        let path = format!("/api/exchanges/{}/{exchange}/bindings/source", self.name);
         let bindings = self.api.expect("GET", &path, None);
         let bindings = bindings.as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

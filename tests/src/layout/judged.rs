@@ -112,9 +112,12 @@ pub(super) async fn assert_queues<D: TestDatabase>(world: &World<D>, number: u32
             })
             .await;
     }
-    // One binding for each type that was ever announced and each slot.
+    // The layout's exchange gets each type that was ever announced, and gives each slot to a queue.
     let types = rows::<D>(&world.store(), "handled_type", "1 = 1").await as usize;
-    let mut bindings = vhost.bindings();
-    bindings.retain(|(queue, _)| queue.starts_with(&prefix));
-    assert_eq!(bindings.len(), types * 64);
+    let exchange = format!("{prefix}{number}");
+    let mut bound = vhost.bindings("posta");
+    bound.retain(|(to, _)| to.starts_with(&prefix));
+    assert_eq!(bound.len(), types);
+    assert!(bound.iter().all(|(to, _)| *to == exchange), "{bound:?}");
+    assert_eq!(vhost.bindings(&exchange).len(), 64);
 }

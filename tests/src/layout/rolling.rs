@@ -26,9 +26,9 @@ async fn partitions_change_by_a_rolling_restart_under_load<D: TestDatabase>(brok
     let mut count = 0;
     let mut number = 0;
     for partitions in [8, 3] {
-        for index in 0..PROCESSES {
+        for process in &mut processes {
             let stopping = std::mem::replace(
-                &mut processes[index],
+                process,
                 Process::start(&world, partitions, Version::One, None).await,
             );
             let stop = stopping.stop();

@@ -99,12 +99,6 @@ pub(super) fn is_soft(error: &Error) -> bool {
     error.is_amqp_soft_error()
 }
 
-/// Whether the broker says that what is named is not there.
-pub(super) fn is_missing(error: &Error) -> bool {
-    let missing = AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND);
-    matches!(error.kind(), ErrorKind::ProtocolError(said) if *said.kind() == missing)
-}
-
 /// The broker's limit for one message's size in bytes, if the error says that a message was over it
 /// (`message size 9 is larger than configured max size 5`).
 pub(super) fn message_bytes_max(error: &Error) -> Option<usize> {

@@ -5,11 +5,11 @@
 //!
 //! **What there is on the broker.** One durable topic exchange (`posta`) that everything is
 //! published to, with the routing key `<message type>.<slot>`. A consumer with P partitions has the
-//! quorum queues `<consumer>.<layout>.0` to `<consumer>.<layout>.<P-1>`, each bound to each of the
-//! consumer's types once per slot of its range ([`PartitionQueue::slots`]): 64 bindings per type,
-//! however many partitions. The layout is a number from 1, one more after each change of P. What a
-//! queue gives up on goes through the direct exchange `posta.dead` to the quorum
-//! queue `<consumer>.dead` and stays there.
+//! quorum queues `<consumer>.<layout>.0` to `<consumer>.<layout>.<P-1>`, each bound once per slot of
+//! its range ([`PartitionQueue::slots`]), by `#.<slot>`, to the layout's topic exchange
+//! `<consumer>.<layout>`, which is bound to `posta` once per type, by `<message type>.*`. The layout is
+//! a number from 1, one more after each change of P. What a queue gives up on goes through the direct
+//! exchange `posta.dead` to the quorum queue `<consumer>.dead` and stays there.
 //!
 //! | argument of a partition's queue | value | why |
 //! |---|---|---|
@@ -52,7 +52,10 @@
 //!
 //! **Changing P.** The queues of the next layout are made and bound, then those in use are unbound,
 //! emptied, and deleted ([`crate::layout`]). In between a message comes to both, and the inbox
-//! refuses one; bound the other way round it would come to none. *Empty* is asked over the
+//! refuses one; bound the other way round it would come to none. Unbinding is the deletion of the
+//! layout's exchange, one step for all types: were one type unbound before another, a key's message
+//! of the one would come to the next layout alone, and its next message, of the other, also to the
+//! one in use, where it is handled first. *Empty* is asked over the
 //! subscription's own channel, twice: what was delivered before the first count stands on the wire
 //! before the second answer. A queue is never deleted that holds a message or has a subscriber;
 //! quorum queues cannot be asked to look to that themselves. Whether a message can still be on its

@@ -1,65 +1,40 @@
 use std::sync::Arc;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
-use lapin::options::QueueDeleteOptions;
-use lapin::types::FieldTable;
+use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
+use lapin::types::ShortString;
 
 use super::channel::Channel;
-use super::classify::{self, Purpose};
-use super::topology::{Plans, routing};
+use super::classify::Purpose;
+use super::topology::Plans;
 use super::{Provision, Shared, queue_state, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, QueueState, Topology};
 
-/// Takes a layout's bindings away, queue by queue.
+/// Unbinds all queues of a layout from all types, in one step: it deletes the layout's exchange.
+///
+/// Type by type, a message of a key could come to the next layout alone, while the key's next one, of
+/// a type that is still bound, comes to this one as well and is handled first.
 pub(super) async fn unbind(shared: &Arc<Shared>, topology: &Topology) -> Result<(), BrokerError> {
     if shared.options.provision != Provision::Declare {
         return Ok(());
     }
-    let Plans { partitions, .. } = topology::plan(&shared.options, topology)?;
-    let connection = shared.consuming().await?;
-    let mut channel = Channel::open(connection.clone()).await?;
-    for plan in &partitions {
-        let mut unbinding: FuturesOrdered<_> = plan
-            .routing_keys
-            .iter()
-            .map(|routing_key| {
-                let (queue, exchange) = routing(plan);
-                let nothing = FieldTable::default();
-                channel
-                    .lapin()
-                    .queue_unbind(queue, exchange, routing_key.clone(), nothing)
-            })
-            .collect();
-        let operation = format!("unbind the queue {:?}", plan.name.as_str());
-        loop {
-            let next = unbinding.next();
-            match channel
-                .ask(operation.as_str(), Purpose::Provide, async {
-                    Ok(next.await)
-                })
-                .await?
-            {
-                None => break,
-                Some(Ok(())) => {}
-                // Without the queue there are no bindings; the broker has closed the channel.
-                Some(Err(error)) if classify::is_soft(&error) && classify::is_missing(&error) => {
-                    drop(unbinding);
-                    channel = Channel::open(connection.clone()).await?;
-                    break;
-                }
-                Some(Err(error)) => {
-                    return Err(classify::broker_error(operation, Purpose::Provide, &error));
-                }
-            }
-        }
-    }
+    let Plans { exchange, .. } = topology::plan(&shared.options, topology)?;
+    let channel = Channel::open(shared.consuming().await?).await?;
+    delete_exchange(&channel, exchange).await?;
     tracing::info!(
         consumer = %topology.consumer,
         layout = topology.generation.number,
         "the queues of a layout are unbound"
     );
     Ok(())
+}
+
+/// One that is not there is no error to the broker.
+async fn delete_exchange(channel: &Channel, exchange: ShortString) -> Result<(), BrokerError> {
+    let operation = format!("delete the exchange {:?}", exchange.as_str());
+    let deleting = channel
+        .lapin()
+        .exchange_delete(exchange, ExchangeDeleteOptions::default());
+    channel.ask(operation, Purpose::Provide, deleting).await
 }
 
 /// Counts each queue of a layout.
@@ -83,13 +58,18 @@ pub(super) async fn depths(
     Ok(depths)
 }
 
-/// Deletes the queues of a layout. (A quorum queue cannot be told to go only if it is empty.)
+/// Deletes the queues of a layout, and its exchange, should it be there again. (A quorum queue cannot be told to go only if it is empty.)
 pub(super) async fn remove(shared: &Arc<Shared>, topology: &Topology) -> Result<(), BrokerError> {
     if shared.options.provision != Provision::Declare {
         return Ok(());
     }
-    let Plans { partitions, .. } = topology::plan(&shared.options, topology)?;
+    let Plans {
+        exchange,
+        partitions,
+        ..
+    } = topology::plan(&shared.options, topology)?;
     let channel = Channel::open(shared.consuming().await?).await?;
+    delete_exchange(&channel, exchange).await?;
     for plan in &partitions {
         // One that is not there is no error to the broker.
         let deleting = channel

@@ -5,13 +5,22 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use lapin::ExchangeKind;
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{
+    ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 use super::channel::Channel;
 use super::classify::{self, Purpose};
 use super::{DEAD, Provision, RabbitMqOptions, Shared};
 use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, Topology};
+
+/// The exchange of a layout: from the one that everything is published to, it gets the types that the
+/// consumer takes, and gives each slot to its partition's queue. Deleting it unbinds all queues from
+/// all types at once, which nothing else in AMQP does.
+pub(super) fn layout_exchange_name(topology: &Topology) -> String {
+    format!("{}.{}", topology.consumer, topology.generation.number)
+}
 
 /// The queue of a partition.
 pub(super) fn queue_name(queue: &PartitionQueue) -> String {
@@ -34,24 +43,34 @@ pub(super) struct QueuePlan {
     pub(super) name: ShortString,
     arguments: FieldTable,
     exchange: ShortString,
-    pub(super) routing_keys: Vec<ShortString>,
+    routing_keys: Vec<ShortString>,
 }
 
-/// All queues of a consumer in a layout.
+/// All that a consumer has in a layout.
 pub(super) struct Plans {
     dead: QueuePlan,
+    pub(super) exchange: ShortString,
     pub(super) partitions: Vec<QueuePlan>,
-}
-
-/// A queue and its exchange.
-pub(super) fn routing(plan: &QueuePlan) -> (ShortString, ShortString) {
-    (plan.name.clone(), plan.exchange.clone())
+    /// What the layout's exchange gets. Without any, the layout is only emptied, and there need be
+    /// nothing but its queues.
+    routing_keys: Vec<ShortString>,
 }
 
 /// Declares or verifies a consumer's topology.
 pub(super) async fn provide(shared: &Arc<Shared>, topology: &Topology) -> Result<(), BrokerError> {
     let options = &shared.options;
-    let Plans { dead, partitions } = plan(options, topology)?;
+    let Plans {
+        dead,
+        exchange: layout_exchange,
+        mut partitions,
+        routing_keys,
+    } = plan(options, topology)?;
+    let emptied = routing_keys.is_empty();
+    if emptied {
+        partitions
+            .iter_mut()
+            .for_each(|plan| plan.routing_keys.clear());
+    }
     let plans = [vec![dead], partitions].concat();
     if options.provision == Provision::LeaveAlone {
         return Ok(());
@@ -66,6 +85,15 @@ pub(super) async fn provide(shared: &Arc<Shared>, topology: &Topology) -> Result
         ExchangeKind::Direct,
     )
     .await?;
+    if !emptied && options.provision == Provision::Declare {
+        exchange(
+            &channel,
+            options,
+            layout_exchange.as_str(),
+            ExchangeKind::Topic,
+        )
+        .await?;
+    }
 
     // The broker closes the channel over a queue that differs and ignores what was sent after it;
     // the other queues get another channel.
@@ -80,7 +108,40 @@ pub(super) async fn provide(shared: &Arc<Shared>, topology: &Topology) -> Result
             channel = Channel::open(connection.clone()).await?;
         }
     }
+    // At last: what is routed to the layout's exchange finds its queues.
+    if options.provision == Provision::Declare {
+        types(&channel, options, &layout_exchange, routing_keys).await?;
+    }
     conclude(topology, plans.len(), refusals)
+}
+
+/// Binds a layout's exchange to the types that its consumer takes.
+async fn types(
+    channel: &Channel,
+    options: &RabbitMqOptions,
+    layout_exchange: &ShortString,
+    routing_keys: Vec<ShortString>,
+) -> Result<(), BrokerError> {
+    let mut bindings: FuturesOrdered<_> = routing_keys
+        .into_iter()
+        .map(|routing_key| {
+            channel.lapin().exchange_bind(
+                layout_exchange.clone(),
+                options.exchange.as_str().into(),
+                routing_key,
+                ExchangeBindOptions::default(),
+                FieldTable::default(),
+            )
+        })
+        .collect();
+    let operation = format!("bind the exchange {:?}", layout_exchange.as_str());
+    while let Some(()) = channel
+        .ask(operation.as_str(), Purpose::Provide, async {
+            bindings.next().await.transpose()
+        })
+        .await?
+    {}
+    Ok(())
 }
 
 /// Sees to the exchange of a publisher.
@@ -228,7 +289,7 @@ fn named(options: &RabbitMqOptions, topology: &Topology) -> Result<Plans, String
         ShortString::try_new(text.as_str()).map_err(|error| format!("{text:?}: {error}"))
     };
     let consumer = topology.consumer.as_str();
-    let exchange = short(options.exchange.clone())?;
+    let exchange = short(layout_exchange_name(topology))?;
     let dead = QueuePlan {
         name: short(dead_queue_name(consumer))?,
         arguments: quorum(),
@@ -237,12 +298,8 @@ fn named(options: &RabbitMqOptions, topology: &Topology) -> Result<Plans, String
     };
     let mut partitions = Vec::new();
     for queue in topology.queues() {
-        let mut routing_keys = Vec::new();
-        for message_type in &topology.types {
-            for slot in queue.slots() {
-                routing_keys.push(short(format!("{message_type}.{slot}"))?);
-            }
-        }
+        let routing_keys = queue.slots().map(|slot| short(format!("#.{slot}")));
+        let routing_keys = routing_keys.collect::<Result<_, _>>()?;
         partitions.push(QueuePlan {
             name: short(queue_name(&queue))?,
             arguments: partition_arguments(options, consumer),
@@ -250,7 +307,13 @@ fn named(options: &RabbitMqOptions, topology: &Topology) -> Result<Plans, String
             routing_keys,
         });
     }
-    Ok(Plans { dead, partitions })
+    let types = topology.types.iter().map(|name| short(format!("{name}.*")));
+    Ok(Plans {
+        dead,
+        exchange,
+        partitions,
+        routing_keys: types.collect::<Result<_, _>>()?,
+    })
 }
 
 fn quorum() -> FieldTable {
@@ -290,7 +353,7 @@ mod tests {
     use crate::store::Generation;
 
     #[test]
-    fn every_type_and_slot_is_bound_to_exactly_one_queue() {
+    fn every_slot_is_bound_to_exactly_one_queue_and_every_type_to_the_layouts_exchange() {
         let options = RabbitMqOptions::from_url("amqp://localhost").unwrap();
         let types = ["a.b", "c"]
             .map(|name| MessageType::new(name).unwrap())
@@ -301,16 +364,16 @@ mod tests {
                 generation: Generation::first(partitions),
                 types: types.clone(),
             };
-            let plans = named(&options, &topology).unwrap().partitions;
-            assert_eq!(plans.len(), usize::from(partitions));
-            let mut keys: Vec<String> = plans
-                .iter()
-                .flat_map(|plan| plan.routing_keys.iter().map(ToString::to_string))
-                .collect();
-            keys.sort();
+            let plans = named(&options, &topology).unwrap();
+            assert_eq!(plans.partitions.len(), usize::from(partitions));
+            assert_eq!(plans.exchange.as_str(), "n.1");
+            assert_eq!(plans.routing_keys, ["a.b.*", "c.*"].map(ShortString::from));
+            let keys = plans.partitions.iter().flat_map(|plan| &plan.routing_keys);
+            let mut keys: Vec<&str> = keys.map(ShortString::as_str).collect();
+            keys.sort_unstable();
             keys.dedup();
-            assert_eq!(keys.len(), 2 * 64);
-            assert!(keys.contains(&"a.b.0".to_owned()) && keys.contains(&"c.63".to_owned()));
+            assert_eq!(keys.len(), 64);
+            assert!(keys.contains(&"#.0") && keys.contains(&"#.63"));
         }
     }
 
