@@ -12,4 +12,5 @@ mod messages;
 mod oversized;
 mod prefetch;
 mod runtimes;
+mod unbinding;
 mod unpublished;
