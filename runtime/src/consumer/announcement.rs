@@ -1,11 +1,11 @@
 use std::sync::Arc;
-
-use tokio::sync::OnceCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
-use crate::layout::Types;
+use crate::layout::{Announced, Layout, LayoutStep, Types};
 use crate::message::MessageType;
-use crate::store::{Database, RecordStore, Store, StoreError};
+use crate::store::{Database, LayoutStore, RecordStore, Session, Store, StoreError};
 
 /// Says once per process which message types a consumer handles, before anything is bound for it:
 /// for operators (whether a message that is to be replayed has a handler anywhere), and for whoever
@@ -14,9 +14,33 @@ pub(crate) struct Announcement<D: Database> {
     store: D::Store,
     consumer: Arc<str>,
     types: Arc<[(MessageType, u32)]>,
-    /// Whether what other processes announced matters: not where bindings are by type alone.
-    all: bool,
-    made: Arc<OnceCell<()>>,
+    bound: Bound,
+    made: Arc<AtomicBool>,
+}
+
+/// How messages of a type come to a consumer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// The type alone matters: what other processes announced does not.
+    ByTypeAlone,
+    /// Each layout's queues are bound to it, by Posta.
+    ByLayout,
+    /// The same, by an operator.
+    ByOperator,
+}
+
+/// How often new types are tried to be put down, while others are at the layout.
+const LOCK_TRIES: u32 = 40;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
+
+/// What became of types that were to be put down.
+enum PutDown {
+    /// They are, under this layout if they were new to it.
+    Done(Option<Layout>),
+    /// Somebody is at the layout.
+    Occupied,
+    /// Queues are being bound: the next step is waited for.
+    Later,
 }
 
 impl<D: Database> Announcement<D> {
@@ -24,13 +48,13 @@ impl<D: Database> Announcement<D> {
         store: D::Store,
         consumer: &str,
         types: &[(MessageType, u32)],
-        all: bool,
+        bound: Bound,
     ) -> Self {
         Self {
             store,
             consumer: consumer.into(),
             types: types.into(),
-            all,
+            bound,
             made: Arc::default(),
         }
     }
@@ -49,32 +73,98 @@ impl<D: Database> Announcement<D> {
         })
     }
 
-    /// All types that the consumer was ever announced to take, this process's among them.
-    async fn types(&self) -> Result<Vec<MessageType>, StoreError> {
-        self.made.get_or_try_init(|| self.make()).await?;
-        let own = self.types.iter().map(|(name, _)| name.clone());
-        let mut types: Vec<MessageType> = own.collect();
-        if self.all {
+    /// All types that the consumer was ever announced to take, this process's among them unless they
+    /// are new and have to wait.
+    async fn types(&self) -> Result<Announced, StoreError> {
+        let mut layout = None;
+        if !self.made.load(Ordering::SeqCst)
+            && let PutDown::Done(since) = self.put_down().await?
+        {
+            self.made.store(true, Ordering::SeqCst);
+            layout = since;
+        }
+        let complete = self.made.load(Ordering::SeqCst);
+        let mut types = Vec::new();
+        if complete {
+            types.extend(self.types.iter().map(|(name, _)| name.clone()));
+        }
+        if self.bound != Bound::ByTypeAlone {
             let mut session = self.store.begin_read().await?;
-            let announced = self.store.handled_types(&mut session).await?;
+            let announced = self.announced(&mut session).await?;
             session.commit().await?;
-            let of_it = announced
-                .into_iter()
-                .filter(|handled| *handled.consumer == *self.consumer);
             // One that is no type has never been published either.
-            types.extend(of_it.filter_map(|handled| MessageType::new(handled.message_type).ok()));
+            types.extend(
+                announced
+                    .into_iter()
+                    .filter_map(|name| MessageType::new(name).ok()),
+            );
             types.sort_unstable();
             types.dedup();
         }
-        Ok(types)
+        Ok(Announced {
+            types,
+            complete,
+            layout,
+        })
     }
 
-    async fn make(&self) -> Result<(), StoreError> {
+    /// The names of all types that the consumer was announced to take.
+    async fn announced(&self, session: &mut Session<D>) -> Result<Vec<String>, StoreError> {
+        let handled = self.store.handled_types(session).await?;
+        let of_it = handled
+            .into_iter()
+            .filter(|it| *it.consumer == *self.consumer);
+        Ok(of_it.map(|it| it.message_type).collect())
+    }
+
+    async fn put_down(&self) -> Result<PutDown, StoreError> {
+        for _ in 0..LOCK_TRIES {
+            match self.try_put_down().await? {
+                PutDown::Occupied => tokio::time::sleep(LOCK_PAUSE).await,
+                end => return Ok(end),
+            }
+        }
+        Ok(PutDown::Occupied)
+    }
+
+    /// Types that are new begin an epoch at rest, so that every process binds them to the queues in
+    /// use before a change can begin; while one has begun, and those are bound still, they wait.
+    async fn try_put_down(&self) -> Result<PutDown, StoreError> {
         let mut session = self.store.begin().await?;
+        let mut layout = None;
+        if self.bound == Bound::ByLayout && self.has_new(&mut session).await? {
+            let locked = self.store.lock_layout(&mut session, &self.consumer).await?;
+            match locked.map(|layout| (layout.step, layout)) {
+                Some((LayoutStep::Rest, mut locked)) => {
+                    let (generation, step) = (locked.generation, locked.step);
+                    locked.epoch = self
+                        .store
+                        .set_layout(&mut session, &self.consumer, generation, step)
+                        .await?;
+                    layout = Some(locked);
+                }
+                Some((LayoutStep::Binding { .. }, _)) => {
+                    session.rollback().await;
+                    return Ok(PutDown::Later);
+                }
+                Some(_) => {}
+                None => {
+                    session.rollback().await;
+                    return Ok(PutDown::Occupied);
+                }
+            }
+        }
         self.store
             .announce(&mut session, &self.consumer, &self.types)
             .await?;
-        session.commit().await
+        session.commit().await?;
+        Ok(PutDown::Done(layout))
+    }
+
+    async fn has_new(&self, session: &mut Session<D>) -> Result<bool, StoreError> {
+        let announced = self.announced(session).await?;
+        let is_new = |name: &MessageType| announced.iter().all(|it| it != name.as_str());
+        Ok(self.types.iter().any(|(name, _)| is_new(name)))
     }
 }
 
@@ -84,7 +174,7 @@ impl<D: Database> Clone for Announcement<D> {
             store: self.store.clone(),
             consumer: self.consumer.clone(),
             types: self.types.clone(),
-            all: self.all,
+            bound: self.bound,
             made: self.made.clone(),
         }
     }

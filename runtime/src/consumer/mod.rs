@@ -55,7 +55,7 @@ mod suspects;
 mod unhandled;
 mod verdict;
 
-pub(crate) use announcement::Announcement;
+pub(crate) use announcement::{Announcement, Bound};
 pub use consumer::{Consumer, NAME_BYTES_MAX, PARTITIONS_DEFAULT, PARTITIONS_MAX, is_valid_name};
 pub(crate) use dead_queue::DeadQueue;
 pub use delivery_info::DeliveryInfo;

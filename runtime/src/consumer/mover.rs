@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use super::late::Late;
 use super::partition::Partition;
 use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, QueueState};
+use crate::layout::all_provide;
 use crate::store::{
     Database, Generation, Layout, LayoutStep, LayoutStore, Session, Store, StoreError,
 };
@@ -76,11 +77,26 @@ impl<D: Database> Mover<D> {
                 Ok(soon)
             }
             LayoutStep::Rest => {
+                let seen_to = self.see_to_types().await;
                 self.remove_what_was_late(&layout).await?;
-                Ok(LOOK_INTERVAL)
+                Ok(if seen_to { LOOK_INTERVAL } else { soon })
             }
-            LayoutStep::Draining { .. } | LayoutStep::Releasing { .. } => Ok(LOOK_INTERVAL),
+            LayoutStep::Draining { .. } | LayoutStep::Releasing { .. } => {
+                let seen_to = self.see_to_types().await;
+                Ok(if seen_to { LOOK_INTERVAL } else { soon })
+            }
         }
+    }
+
+    /// Has types bound that others have announced meanwhile, or this process may announce since then;
+    /// whether none are left. Partition actors have to do with the same queues and say what is
+    /// wrong with them.
+    async fn see_to_types(&self) -> bool {
+        let ensured = self.partition.declaration.ensure().await;
+        if let Err(error) = &ensured {
+            tracing::debug!(error = error as &dyn std::error::Error, "not declared");
+        }
+        ensured.is_err() || self.partition.declaration.is_complete().await
     }
 
     /// Removes queues that this process may have made too late, having been stopped in the middle of
@@ -119,10 +135,7 @@ impl<D: Database> Mover<D> {
         let mut session = store.begin_read().await?;
         let layout = store.layout(&mut session, &queue.consumer).await?;
         session.commit().await?;
-        let all = layout.is_some_and(|layout| {
-            let provided = |epoch| epoch >= seen.epoch;
-            layout.epoch == seen.epoch && layout.wishes.iter().all(|wish| provided(wish.epoch))
-        });
+        let all = layout.is_some_and(|layout| layout.epoch == seen.epoch && all_provide(&layout));
         if !all {
             return Ok(());
         }

@@ -150,7 +150,7 @@ impl<D: Database> Partition<D> {
     async fn declare_idle(&self) {
         if self.queue.number == 0
             && !*self.declaration.done().borrow()
-            && let Err(error) = self.declaration.ensure().await
+            && let Err(error) = self.declaration.ensure_in_use().await
         {
             tracing::debug!(error = &error as &dyn std::error::Error, "not declared yet");
         }
@@ -177,7 +177,7 @@ impl<D: Database> Partition<D> {
     }
 
     async fn subscribe(&self) -> Result<Box<dyn Subscription<D>>, BrokerError> {
-        self.declaration.ensure().await?;
+        self.declaration.ensure_in_use().await?;
         self.driver.subscribe(&self.queue).await
     }
 }

@@ -13,6 +13,8 @@ pub(super) fn advance(
             let next = unanimous(layout)?;
             let step = match by_slot {
                 true => LayoutStep::Releasing { next },
+                // Whatever was announced is to come to the queues in use by now.
+                false if !all_provide(layout) => return None,
                 false => LayoutStep::Binding { next },
             };
             Some((layout.generation, step))
@@ -40,6 +42,12 @@ fn unanimous(layout: &Layout) -> Option<u8> {
     (all && first != layout.generation.partitions).then_some(first)
 }
 
+/// Whether every process that is alive has seen to the broker's queues for this epoch.
+pub(crate) fn all_provide(layout: &Layout) -> bool {
+    let mut epochs = layout.wishes.iter().map(|wish| wish.epoch);
+    epochs.all(|epoch| epoch >= layout.epoch)
+}
+
 /// Whether all partitions of a layout are drained.
 pub(crate) fn all_drained(generation: Generation, drained: u64) -> bool {
     drained.count_ones() == u32::from(generation.partitions)
@@ -54,7 +62,7 @@ mod tests {
         let wish = |partitions: &u8| Wish {
             member: MemberId::random(),
             partitions: *partitions,
-            epoch: 0,
+            epoch: 7,
         };
         Layout {
             generation: Generation {
@@ -84,6 +92,16 @@ mod tests {
             let releasing = next.map(|next| (layout.generation, LayoutStep::Releasing { next }));
             assert_eq!(advance(&layout, true, true), releasing, "{wishes:?}");
         }
+    }
+
+    #[test]
+    fn a_layout_does_not_move_before_all_have_seen_to_the_queues_in_use() {
+        let mut layout = layout(LayoutStep::Rest, &[8, 8]);
+        layout.wishes[1].epoch = layout.epoch - 1;
+        assert_eq!(advance(&layout, false, true), None);
+        let releasing = LayoutStep::Releasing { next: 8 };
+        let without_queues = Some((layout.generation, releasing));
+        assert_eq!(advance(&layout, true, true), without_queues);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::LayoutWatch;
 use crate::broker::{BrokerDriver, BrokerError, BrokerErrorKind, Topology};
 use crate::message::MessageType;
-use crate::store::{Database, Generation, Layout};
+use crate::store::{Database, Generation, Layout, LayoutStep};
 use crate::supervision::crash_point;
 
 /// After the broker has refused a topology, since what it has differs, it is not asked again for so
@@ -21,9 +21,18 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(15);
 const LAYOUT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Says which message types a consumer takes, of all versions of its processes, after having put
-/// down those of this one.
+/// down those of this one if that may be done now.
 pub(crate) type Types =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<MessageType>, BrokerError>> + Send + Sync>;
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Announced, BrokerError>> + Send + Sync>;
+
+/// The message types that a consumer takes.
+pub(crate) struct Announced {
+    pub(crate) types: Vec<MessageType>,
+    /// Whether those of this process are among them. New ones wait while queues are being bound.
+    pub(crate) complete: bool,
+    /// The layout, with the epoch that new ones have begun.
+    pub(crate) layout: Option<Layout>,
+}
 
 /// One consumer's queues and bindings, seen to once by whichever actor comes first, again after a
 /// subscription failed (the queue may be gone), and again when the layout asks for others.
@@ -48,8 +57,51 @@ struct Shared<D: Database> {
 enum State {
     #[default]
     Undeclared,
-    Declared(Plan),
-    Refused(Plan, BrokerError, Instant),
+    Declared(Made),
+    Refused(Plan, Refusal, Instant),
+}
+
+/// What was declared.
+#[derive(Clone, Copy)]
+struct Made {
+    plan: Plan,
+    /// Of the layout for which it was.
+    epoch: i64,
+    /// With all types of this process.
+    complete: bool,
+}
+
+impl Made {
+    /// Whether there is nothing to add. At rest each epoch is one of new types, or the first of its
+    /// layout's rest: a change begins with the queues in use bound to all that was announced.
+    fn serves(&self, layout: &Layout) -> bool {
+        let all_types = match layout.step {
+            LayoutStep::Binding { .. } => true,
+            LayoutStep::Rest => self.complete && self.epoch >= layout.epoch,
+            _ => self.complete,
+        };
+        self.plan == Plan::of(layout) && all_types
+    }
+}
+
+/// Why something is not declared.
+struct Refusal {
+    error: BrokerError,
+    /// Only a layout that is to come has been refused, and not the one in use.
+    next: bool,
+}
+
+impl Refusal {
+    fn of(error: BrokerError) -> Self {
+        Self { error, next: false }
+    }
+
+    fn shared(&self) -> Self {
+        Self {
+            error: self.error.shared(),
+            next: self.next,
+        }
+    }
 }
 
 /// Which queues there are to be.
@@ -99,32 +151,59 @@ impl<D: Database> Declaration<D> {
 
     /// Declares if nobody has; others wait meanwhile.
     pub(crate) async fn ensure(&self) -> Result<(), BrokerError> {
+        self.ensured().await.map_err(|refusal| refusal.error)
+    }
+
+    /// The same for who reads the queues in use: that those to come are refused (an operator has not
+    /// made them yet) is no reason not to.
+    pub(crate) async fn ensure_in_use(&self) -> Result<(), BrokerError> {
+        match self.ensured().await {
+            Err(refusal) if refusal.next => {
+                self.shared.done.send_replace(true);
+                Ok(())
+            }
+            ensured => ensured.map_err(|refusal| refusal.error),
+        }
+    }
+
+    async fn ensured(&self) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let mut state = shared.state.lock().await;
         let layout = shared.layout.known(LAYOUT_PATIENCE).await;
-        let layout = layout.ok_or_else(|| self.unknown())?;
-        let plan = Plan::of(&layout);
+        let mut layout = layout.ok_or_else(|| Refusal::of(self.unknown()))?;
         match &*state {
-            State::Declared(declared) if *declared == plan => {
+            State::Declared(made) if made.serves(&layout) => {
                 shared.layout.provide(layout.epoch);
                 return Ok(());
             }
-            State::Refused(refused, error, at)
-                if *refused == plan && at.elapsed() < REFUSAL_PAUSE =>
+            State::Refused(refused, refusal, at)
+                if *refused == Plan::of(&layout) && at.elapsed() < REFUSAL_PAUSE =>
             {
-                return Err(error.shared());
+                return Err(refusal.shared());
             }
             State::Undeclared | State::Declared(_) | State::Refused(..) => {}
         }
-        let declared = self.declare(plan).await;
+        let mut announced = (shared.types)().await.map_err(Refusal::of)?;
+        if let Some(newer) = announced.layout.take() {
+            shared.layout.set(newer.clone());
+            layout = newer;
+        }
+        let plan = Plan::of(&layout);
+        let declared = self.declare(plan, announced.types).await;
         *state = match &declared {
             Ok(()) => {
-                shared.done.send_replace(true);
                 shared.layout.provide(layout.epoch);
-                State::Declared(plan)
+                if announced.complete {
+                    shared.done.send_replace(true);
+                }
+                State::Declared(Made {
+                    plan,
+                    epoch: layout.epoch,
+                    complete: announced.complete,
+                })
             }
-            Err(error) if error.kind() == BrokerErrorKind::Topology => {
-                State::Refused(plan, error.shared(), Instant::now())
+            Err(refusal) if refusal.error.kind() == BrokerErrorKind::Topology => {
+                State::Refused(plan, refusal.shared(), Instant::now())
             }
             // Whatever else it was, it can be over at the next try.
             Err(_) => State::Undeclared,
@@ -132,24 +211,26 @@ impl<D: Database> Declaration<D> {
         declared
     }
 
-    async fn declare(&self, plan: Plan) -> Result<(), BrokerError> {
+    async fn declare(&self, plan: Plan, types: Vec<MessageType>) -> Result<(), Refusal> {
         // Before, since it may be stopped in between, and after, since it may have been: what was
         // made late is to be removed again.
         self.note(plan);
-        let made = self.make(plan).await;
+        let made = self.make(plan, types).await;
         self.note(plan);
         made
     }
 
-    async fn make(&self, plan: Plan) -> Result<(), BrokerError> {
-        let shared = &*self.shared;
-        let types = (shared.types)().await?;
+    async fn make(&self, plan: Plan, types: Vec<MessageType>) -> Result<(), Refusal> {
+        let driver = &self.shared.driver;
         if let Some(leaving) = plan.leaving {
             let emptied = self.topology(leaving, Vec::new());
-            shared.driver.declare(&emptied).await?;
+            driver.declare(&emptied).await.map_err(Refusal::of)?;
         }
         let bound = self.topology(plan.bound, types);
-        shared.driver.declare(&bound).await?;
+        driver.declare(&bound).await.map_err(|error| Refusal {
+            next: plan.leaving.is_some() && error.kind() == BrokerErrorKind::Topology,
+            error,
+        })?;
         if plan.leaving.is_some() {
             crash_point!("layout.bound");
         }
@@ -197,6 +278,12 @@ impl<D: Database> Declaration<D> {
         self.shared.done.subscribe()
     }
 
+    /// Whether all types of this process are bound, as far as is known.
+    pub(crate) async fn is_complete(&self) -> bool {
+        let state = self.shared.state.lock().await;
+        !matches!(&*state, State::Declared(made) if !made.complete)
+    }
+
     /// Has it declared again before the next subscription.
     pub(crate) async fn forget(&self) {
         let mut state = self.shared.state.lock().await;
@@ -232,7 +319,6 @@ mod tests {
     use super::*;
     use crate::Sqlite;
     use crate::broker::{Capabilities, PartitionQueue, Publisher, Subscription};
-    use crate::store::LayoutStep;
 
     /// A broker that refuses every declaration in one way, and counts them.
     struct Refusing {
@@ -272,7 +358,15 @@ mod tests {
     }
 
     fn declaration(driver: &Arc<Refusing>) -> Declaration<Sqlite> {
-        let types: Types = Arc::new(|| Box::pin(async { Ok(Vec::new()) }));
+        let types: Types = Arc::new(|| {
+            Box::pin(async {
+                Ok(Announced {
+                    types: Vec::new(),
+                    complete: true,
+                    layout: None,
+                })
+            })
+        });
         let layout = LayoutWatch::new("q");
         layout.set(Layout {
             generation: Generation::first(8),

@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
-use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
-use lapin::types::ShortString;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use lapin::ExchangeKind;
+use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueDeleteOptions};
+use lapin::types::{FieldTable, ShortString};
 
 use super::channel::Channel;
 use super::classify::Purpose;
@@ -9,22 +12,85 @@ use super::topology::Plans;
 use super::{Provision, Shared, queue_state, topology};
 use crate::broker::{BrokerError, BrokerErrorKind, QueueState, Topology};
 
-/// Unbinds all queues of a layout from all types, in one step: it deletes the layout's exchange.
+/// How often a layout's exchange is made its own barrier again, since a process that was stopped
+/// while it bound the layout made it just then.
+const BARRIER_TRIES: u32 = 4;
+
+/// Unbinds all queues of a layout from all types, each slot in one step: for a key, there is one
+/// binding, between the layout's exchange and a queue.
 ///
 /// Type by type, a message of a key could come to the next layout alone, while the key's next one, of
-/// a type that is still bound, comes to this one as well and is handled first.
+/// a type that is still bound, comes to this one as well and is handled first. To delete the exchange
+/// with all of its bindings is one step for the broker's tables, and not for who routes by them
+/// meanwhile.
+///
+/// In its place comes an exchange of another kind, which routes nothing and goes with the queues: a
+/// process that was stopped before it declared the layout's, and wakes now, is refused.
 pub(super) async fn unbind(shared: &Arc<Shared>, topology: &Topology) -> Result<(), BrokerError> {
     if shared.options.provision != Provision::Declare {
         return Ok(());
     }
-    let Plans { exchange, .. } = topology::plan(&shared.options, topology)?;
-    let channel = Channel::open(shared.consuming().await?).await?;
-    delete_exchange(&channel, exchange).await?;
-    tracing::info!(
-        consumer = %topology.consumer,
-        layout = topology.generation.number,
-        "the queues of a layout are unbound"
-    );
+    let plans = topology::plan(&shared.options, topology)?;
+    let connection = shared.consuming().await?;
+    let mut refusal = None;
+    for _ in 0..BARRIER_TRIES {
+        let channel = Channel::open(connection.clone()).await?;
+        match barrier(&channel, &plans).await {
+            Ok(()) => {
+                tracing::info!(
+                    consumer = %topology.consumer,
+                    layout = topology.generation.number,
+                    "the queues of a layout are unbound"
+                );
+                return Ok(());
+            }
+            // It is there, of its own kind. The refusal has closed the channel.
+            Err(error) if error.kind() == BrokerErrorKind::Topology => refusal = Some(error),
+            Err(error) => return Err(error),
+        }
+        let channel = Channel::open(connection.clone()).await?;
+        unbind_slots(&channel, &plans).await?;
+        delete_exchange(&channel, plans.exchange.clone()).await?;
+    }
+    match refusal {
+        Some(refusal) => Err(refusal),
+        None => Ok(()),
+    }
+}
+
+/// Has the broker refuse the layout's exchange; refused itself as long as that is there.
+async fn barrier(channel: &Channel, plans: &Plans) -> Result<(), BrokerError> {
+    let durable = ExchangeDeclareOptions {
+        durable: true,
+        ..Default::default()
+    };
+    let (name, none) = (plans.exchange.clone(), FieldTable::default());
+    let operation = format!("close the exchange {:?}", name.as_str());
+    let declaring = channel
+        .lapin()
+        .exchange_declare(name, ExchangeKind::Direct, durable, none);
+    channel.ask(operation, Purpose::Provide, declaring).await
+}
+
+/// A binding that is not there is no error to the broker.
+async fn unbind_slots(channel: &Channel, plans: &Plans) -> Result<(), BrokerError> {
+    let bindings = plans.partitions.iter().flat_map(|plan| {
+        let slots = plan.routing_keys.iter();
+        slots.map(|slot| (plan.name.clone(), slot.clone()))
+    });
+    let mut steps: FuturesOrdered<_> = bindings
+        .map(|(queue, slot)| {
+            let (exchange, none) = (plans.exchange.clone(), FieldTable::default());
+            channel.lapin().queue_unbind(queue, exchange, slot, none)
+        })
+        .collect();
+    let operation = format!("unbind the exchange {:?}", plans.exchange.as_str());
+    while let Some(()) = channel
+        .ask(operation.as_str(), Purpose::Provide, async {
+            steps.next().await.transpose()
+        })
+        .await?
+    {}
     Ok(())
 }
 
@@ -58,7 +124,8 @@ pub(super) async fn depths(
     Ok(depths)
 }
 
-/// Deletes the queues of a layout, and its exchange, should it be there again. (A quorum queue cannot be told to go only if it is empty.)
+/// Deletes the queues of a layout, and what has the place of its exchange. (A quorum queue cannot be
+/// told to go only if it is empty.)
 pub(super) async fn remove(shared: &Arc<Shared>, topology: &Topology) -> Result<(), BrokerError> {
     if shared.options.provision != Provision::Declare {
         return Ok(());

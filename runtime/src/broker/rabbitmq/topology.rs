@@ -16,8 +16,8 @@ use super::{DEAD, Provision, RabbitMqOptions, Shared};
 use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, Topology};
 
 /// The exchange of a layout: from the one that everything is published to, it gets the types that the
-/// consumer takes, and gives each slot to its partition's queue. Deleting it unbinds all queues from
-/// all types at once, which nothing else in AMQP does.
+/// consumer takes, and gives each slot to its partition's queue: a key has one binding there, whatever
+/// the types of its messages.
 pub(super) fn layout_exchange_name(topology: &Topology) -> String {
     format!("{}.{}", topology.consumer, topology.generation.number)
 }
@@ -43,7 +43,7 @@ pub(super) struct QueuePlan {
     pub(super) name: ShortString,
     arguments: FieldTable,
     exchange: ShortString,
-    routing_keys: Vec<ShortString>,
+    pub(super) routing_keys: Vec<ShortString>,
 }
 
 /// All that a consumer has in a layout.

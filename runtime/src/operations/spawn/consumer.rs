@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::shared::Shared;
 use crate::broker::PartitionQueue;
 use crate::consumer::{
-    Announcement, Consumer, DeadQueue, Handlers, HeldCounts, Mover, Partition, State,
+    Announcement, Bound, Consumer, DeadQueue, Handlers, HeldCounts, Mover, Partition, State,
 };
 use crate::layout::{Declaration, Generation, LayoutWatch, Seat};
 use crate::lease::{Board, Resource};
@@ -34,9 +34,13 @@ impl<D: Database> Consuming<D> {
     pub(super) fn new(shared: &Shared<D>, consumer: Consumer<D>) -> Self {
         let (name, partitions) = (consumer.name.clone(), consumer.partitions);
         let layout = LayoutWatch::new(&name);
-        let all_types = !shared.driver.capabilities().by_slot;
-        let types =
-            Announcement::<D>::new(shared.store.clone(), &name, &consumer.types(), all_types);
+        let capabilities = shared.driver.capabilities();
+        let bound = match (capabilities.by_slot, capabilities.provides) {
+            (true, _) => Bound::ByTypeAlone,
+            (false, true) => Bound::ByLayout,
+            (false, false) => Bound::ByOperator,
+        };
+        let types = Announcement::<D>::new(shared.store.clone(), &name, &consumer.types(), bound);
         let driver = shared.driver.clone();
         let resource = Resource::partitions(name.as_str(), Generation::first(partitions));
         Self {
