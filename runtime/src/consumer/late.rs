@@ -25,12 +25,16 @@ impl<D: Database> Late<'_, D> {
         life: &Life,
         subscription: &mut dyn Subscription<D>,
     ) -> Result<(), BrokerError> {
-        let settle = self.partition.settle;
-        let received = tokio::time::timeout(settle, subscription.receive(self.partition.batch));
-        let Ok(received) = received.await else {
-            return Ok(());
-        };
-        let mut rest = received?;
+        let (settle, batch) = (self.partition.settle, self.partition.batch);
+        let mut rest = Vec::new();
+        while rest.len() < batch {
+            let room = batch - rest.len();
+            let received = tokio::time::timeout(settle, subscription.receive(room));
+            let Ok(received) = received.await else {
+                break;
+            };
+            rest.extend(received?);
+        }
         let patience = Instant::now() + settle * 16;
         while !rest.is_empty() && !life.is_draining() {
             let over = Instant::now() >= patience;
