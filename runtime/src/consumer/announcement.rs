@@ -22,11 +22,11 @@ pub(crate) struct Announcement<D: Database> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// The type alone matters: what other processes announced does not.
-    ByTypeAlone,
+    TypeAlone,
     /// Each layout's queues are bound to it, by Posta.
-    ByLayout,
+    Layouts,
     /// The same, by an operator.
-    ByOperator,
+    Operator,
 }
 
 /// How often new types are tried to be put down, while others are at the layout.
@@ -88,7 +88,7 @@ impl<D: Database> Announcement<D> {
         if complete {
             types.extend(self.types.iter().map(|(name, _)| name.clone()));
         }
-        if self.bound != Bound::ByTypeAlone {
+        if self.bound != Bound::TypeAlone {
             let mut session = self.store.begin_read().await?;
             let announced = self.announced(&mut session).await?;
             session.commit().await?;
@@ -132,7 +132,7 @@ impl<D: Database> Announcement<D> {
     async fn try_put_down(&self) -> Result<PutDown, StoreError> {
         let mut session = self.store.begin().await?;
         let mut layout = None;
-        if self.bound == Bound::ByLayout && self.has_new(&mut session).await? {
+        if self.bound == Bound::Layouts && self.has_new(&mut session).await? {
             let locked = self.store.lock_layout(&mut session, &self.consumer).await?;
             match locked.map(|layout| (layout.step, layout)) {
                 Some((LayoutStep::Rest, mut locked)) => {

@@ -36,9 +36,9 @@ impl<D: Database> Consuming<D> {
         let layout = LayoutWatch::new(&name);
         let capabilities = shared.driver.capabilities();
         let bound = match (capabilities.by_slot, capabilities.provides) {
-            (true, _) => Bound::ByTypeAlone,
-            (false, true) => Bound::ByLayout,
-            (false, false) => Bound::ByOperator,
+            (true, _) => Bound::TypeAlone,
+            (false, true) => Bound::Layouts,
+            (false, false) => Bound::Operator,
         };
         let types = Announcement::<D>::new(shared.store.clone(), &name, &consumer.types(), bound);
         let driver = shared.driver.clone();
