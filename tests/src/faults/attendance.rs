@@ -9,7 +9,7 @@ use super::disturbance::Undo;
 use super::driver::Driver;
 use super::fault::Fault;
 use super::message::AUDIT;
-use super::points::Point;
+use super::points::{OF_LAYOUTS, Point};
 use super::seat::{End, Seat};
 
 /// A process that is to die at a point and does not come by is killed after so long: the leases of its
@@ -118,6 +118,9 @@ impl Driver<'_> {
             return None;
         }
         let mut not_here = aimed_at;
+        if !self.plan.redivides {
+            not_here.extend(OF_LAYOUTS);
+        }
         let orders = &self.seats[number].orders;
         if !orders.produces {
             not_here.extend(["enqueue.inserted", "enqueue.committed"]);

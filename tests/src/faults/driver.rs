@@ -30,6 +30,10 @@ const REPLAY_INTERVAL: Duration = Duration::from_secs(3);
 const REPLAYS_A_SECOND: u32 = 8;
 /// While a process is to die over a dead queue, something lands there this often.
 const DEAD_COPY_INTERVAL: Duration = Duration::from_secs(1);
+/// The numbers of partitions change for the first time after so long,
+const FIRST_DIVISION: Duration = Duration::from_secs(3);
+/// and again after so long: most changes are through then, the others go on before the next.
+const DIVISION_INTERVAL: Duration = Duration::from_secs(12);
 /// Messages that may be on their way: beyond that nothing more is sent.
 const BACKLOG_MAX: i64 = 2_500;
 
@@ -130,6 +134,7 @@ impl<'p> Driver<'p> {
                 BrokerKind::RabbitMq => network.url(number, Server::RabbitMq, &ground.broker_url),
             },
             consumers: consumers.iter().map(|&name| name.to_owned()).collect(),
+            division: 0,
             produces,
             seed: self.plan.seed + number as u64,
         };
@@ -185,6 +190,7 @@ impl<'p> Driver<'p> {
         let mut next_replay = Instant::now() + REPLAY_INTERVAL;
         let mut next_rate = Instant::now() + Duration::from_secs(1);
         let mut next_copy = Instant::now();
+        let mut next_division = Instant::now() + FIRST_DIVISION;
         while Instant::now() < end {
             self.attend()?;
             self.aim();
@@ -195,6 +201,10 @@ impl<'p> Driver<'p> {
                 let fault = Fault::draw(self.possible(), &mut self.rng);
                 self.strike(fault);
                 next_fault = now + pause.mul_f64(self.rng.random_range(0.2..1.8));
+            }
+            if self.plan.redivides && now >= next_division {
+                self.redivide()?;
+                next_division = now + DIVISION_INTERVAL;
             }
             if self.database_is_up() {
                 if now >= next_rate {
@@ -221,6 +231,18 @@ impl<'p> Driver<'p> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(())
+    }
+
+    /// All processes die and come back with other numbers of partitions: of all consumers at once, so
+    /// that all come by the points of a change.
+    fn redivide(&mut self) -> Result<(), String> {
+        for number in 0..self.seats.len() {
+            self.kill(number)?;
+            self.seats[number].orders.division += 1;
+        }
+        self.count("partitions changed");
+        self.tell("other numbers of partitions are wished");
         Ok(())
     }
 

@@ -26,6 +26,7 @@ fn found(mistake: &'static str, broker: BrokerKind, points: &'static [&'static s
         pause: None,
         servers: false,
         loses_queues: false,
+        redivides: false,
         points,
         aims_max: if points.is_empty() { 0 } else { 3 },
         mistake: Some(mistake),

@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::checker::{Answer, Contract};
 use super::ground::DatabaseKind;
 use super::message::{AUDIT, BILLING, LEDGER};
+use super::points::OF_LAYOUTS;
 use super::service::{HELD_MAX, PREFETCH};
 use crate::world::BrokerKind;
 
@@ -33,6 +34,8 @@ pub(super) struct Plan {
     pub(super) servers: bool,
     /// A consumer loses its queues in the middle.
     pub(super) loses_queues: bool,
+    /// The numbers of partitions change, again and again.
+    pub(super) redivides: bool,
     /// Only these points are aimed at, if any is named.
     pub(super) points: &'static [&'static str],
     /// The services make this mistake.
@@ -59,16 +62,20 @@ impl Plan {
         evidence: &Path,
     ) -> Self {
         let name = combination(database, broker);
+        // A third of all rounds each: with queues lost, with other numbers of partitions, with neither.
+        let redivides = seed % 3 == 1;
         Self {
             database,
             broker,
             seed,
             chaos,
-            aims_max: 3,
-            pause: Some(Duration::from_millis(1200)),
+            aims_max: if redivides { 5 } else { 3 },
+            // A change takes longer than most things that disturb it.
+            pause: Some(Duration::from_millis(if redivides { 2500 } else { 1100 })),
             servers: true,
             loses_queues: seed.is_multiple_of(3),
-            points: &[],
+            redivides,
+            points: if redivides { &OF_LAYOUTS } else { &[] },
             mistake: None,
             rate: 200,
             look_interval: Duration::from_secs(12),

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::checker::{judge_quiet, restless};
 use super::driver::Driver;
+use super::message::{AUDIT, BILLING, LEDGER};
 use super::seat::Seat;
+use super::service::partitions;
 
 /// When all looks quiet, what is missing may still be under way for so long: a broker counts once a
 /// second.
@@ -37,10 +39,11 @@ impl Driver<'_> {
             let found = self.ground.tables.snapshot()?;
             let queues = self.ground.queues();
             let contract = self.plan.contract();
-            let moving = match &queues {
+            let mut moving = match &queues {
                 Ok(queues) => restless(&found, queues),
                 Err(error) => vec![error.clone()],
             };
+            moving.extend(self.other_layouts()?);
             let queues = queues.unwrap_or_default();
             let verdict = judge_quiet(&contract, &found, &queues, healed);
             let quiet = moving.is_empty();
@@ -60,6 +63,19 @@ impl Driver<'_> {
             }
             std::thread::sleep(Duration::from_millis(300));
         }
+    }
+
+    /// Layouts that are not yet what all processes wish.
+    fn other_layouts(&self) -> Result<Vec<String>, String> {
+        let division = self.seats.first().map_or(0, |seat| seat.orders.division);
+        let all = "SELECT consumer || ' ' || step || ' ' || CAST(partitions AS text) AS value \
+                   FROM {posta}layout";
+        let mut layouts = self.ground.tables.lines(all)?;
+        for consumer in [LEDGER, BILLING, AUDIT] {
+            let wished = format!("{consumer} rest {}", partitions(consumer, division));
+            layouts.retain(|layout| *layout != wished);
+        }
+        Ok(layouts)
     }
 
     /// Everything that is dead is mended and replayed, until nothing is.

@@ -41,6 +41,18 @@ const KEYS_TOGETHER: u32 = 4;
 /// The longest that a lease lasts without renewal.
 pub(super) const LEASE_TTL: Duration = Duration::from_secs(3);
 
+/// How many partitions a consumer has in a division: its first one, and those that it is changed to,
+/// over and over.
+pub(super) fn partitions(consumer: &str, division: usize) -> u8 {
+    let divisions: [u8; 3] = match consumer {
+        LEDGER => [4, 6, 3],
+        BILLING => [3, 1, 5],
+        AUDIT => [2, 4, 3],
+        other => panic!("no such consumer: {other}"),
+    };
+    divisions[division % divisions.len()]
+}
+
 /// What a child is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
@@ -49,6 +61,8 @@ pub(super) struct Orders {
     pub(super) tables: String,
     pub(super) broker_url: String,
     pub(super) consumers: Vec<String>,
+    /// Which numbers of partitions it wishes: [`partitions`].
+    pub(super) division: usize,
     /// It sends orders and notes.
     pub(super) produces: bool,
     /// Of what its producer draws.
@@ -147,15 +161,11 @@ fn builder<D: TestDatabase>(orders: &Orders) -> Builder<D> {
         .retry(retry)
         .dispatch(dispatch);
     for name in &orders.consumers {
+        let divided = Consumer::named(name).partitions(partitions(name, orders.division));
         let consumer = match name.as_str() {
-            LEDGER => Consumer::named(LEDGER)
-                .partitions(4)
-                .handle_with::<Order, _>(on_order::<D>),
-            BILLING => Consumer::named(BILLING)
-                .partitions(3)
-                .handle_with::<Invoice, _>(on_invoice::<D>),
-            AUDIT => Consumer::named(AUDIT)
-                .partitions(2)
+            LEDGER => divided.handle_with::<Order, _>(on_order::<D>),
+            BILLING => divided.handle_with::<Invoice, _>(on_invoice::<D>),
+            AUDIT => divided
                 .handle_with::<Order, _>(on_audited::<D, Order>)
                 .handle_with::<Invoice, _>(on_audited::<D, Invoice>)
                 .handle_with::<Receipt, _>(on_audited::<D, Receipt>)
