@@ -31,9 +31,11 @@ impl Driver<'_> {
                 self.kill(number)?;
             }
             if !self.seats[number].is_running() {
+                // The points of a change are passed once in each.
+                let share = if self.plan.redivides { 0.95 } else { 0.6 };
                 let aim = self
                     .rng
-                    .random_bool(0.6)
+                    .random_bool(share)
                     .then(|| self.next_aim(number))
                     .flatten();
                 self.start(number, aim);
