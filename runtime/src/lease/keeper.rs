@@ -4,7 +4,9 @@ use super::share::fair_share;
 use super::{Board, MemberId, Resource};
 use crate::layout::Seat;
 use crate::store::{Database, Layout, LayoutStep, LeaseStore, Store, StoreError};
-use crate::supervision::{Arbiters, ChildError, Life, Progress, WakeListener, crash_point};
+use crate::supervision::{
+    Arbiters, ChildError, Fitness, Life, Progress, WakeListener, crash_point,
+};
 
 /// How much earlier than the database an owner stops to use a lease: room for clocks that do not
 /// run at quite the same speed.
@@ -28,13 +30,15 @@ pub(crate) struct Keeper<D: Database> {
     /// At a consumer: the part that its processes have in its layout.
     pub(crate) seat: Option<Seat<D>>,
     pub(crate) ttl: Duration,
+    /// Of those who use the leases.
+    pub(crate) fitness: tokio::sync::watch::Receiver<Fitness>,
     /// Told how many processes share the resource after each tick.
     pub(crate) members: tokio::sync::watch::Sender<usize>,
 }
 
 impl<D: Database> Keeper<D> {
     /// Ticks until the runtime drains, then until all uses have ended.
-    pub(crate) async fn run(self, life: Life) -> Result<(), ChildError> {
+    pub(crate) async fn run(mut self, life: Life) -> Result<(), ChildError> {
         let mut returns = self.board.returns();
         let mut news = self.seat.as_ref().map(|seat| seat.watch.news());
         let mut failures = 0;
@@ -46,7 +50,8 @@ impl<D: Database> Keeper<D> {
             // As it was before the tick: a drain that begins in its middle gets a tick of its own,
             // not one after the whole pause.
             let draining = life.is_draining();
-            let pause = match self.tick(draining).await {
+            let fitness = *self.fitness.borrow_and_update();
+            let pause = match self.tick(draining, fitness).await {
                 Ok(pause) => {
                     if failures > 0 {
                         failures = 0;
@@ -69,6 +74,7 @@ impl<D: Database> Keeper<D> {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = called(&mut news) => {}
+                () = changed(&mut self.fitness) => {}
                 // A use that ends is news only while something is to be given back.
                 () = returns.called(), if self.board.has_unkept() => {}
                 () = life.draining(), if !draining => {}
@@ -77,18 +83,23 @@ impl<D: Database> Keeper<D> {
     }
 
     /// One tick; how long until the next.
-    async fn tick(&self, draining: bool) -> Result<Duration, StoreError> {
+    async fn tick(&self, draining: bool, fitness: Fitness) -> Result<Duration, StoreError> {
         // Before the first statement is sent: the trust window is counted from here.
         let valid_until = Instant::now() + self.ttl - self.ttl / MARGIN_PART;
         // One that drains is no member any more: the others' shares are the whole, and they take at
         // once what it gives back while it finishes the rest.
-        let membership = if draining { Duration::ZERO } else { self.ttl };
+        let attendance = if draining { Duration::ZERO } else { self.ttl };
+        // Nor is one whose users are not fit; a layout waits for it all the same.
+        let membership = match fitness {
+            Fitness::Fit => attendance,
+            Fitness::OnTrial | Fitness::Resting => Duration::ZERO,
+        };
         let mut session = self.store.begin().await?;
         let (mut resource, mut count) = (self.board.resource(), self.count);
         let (mut settled, mut releasing) = (true, false);
         let mut layout = None;
         if let Some(seat) = &self.seat {
-            let attendance = seat.attend(&mut session, self.member, membership).await?;
+            let attendance = seat.attend(&mut session, self.member, attendance).await?;
             let former = std::mem::replace(&mut resource, seat.resource(&attendance.layout));
             if former != resource {
                 self.store.leave(&mut session, &former, self.member).await?;
@@ -124,10 +135,12 @@ impl<D: Database> Keeper<D> {
             .store
             .join(&mut session, resource, count, self.member, membership)
             .await?;
-        let share = if draining || releasing {
-            0
-        } else {
-            fair_share(count, &members, self.member)
+        let share = match fitness {
+            _ if draining || releasing => 0,
+            Fitness::Fit => fair_share(count, &members, self.member),
+            // Nobody else would do it.
+            Fitness::OnTrial if members.is_empty() => usize::from(count),
+            Fitness::OnTrial | Fitness::Resting => 0,
         };
         let free = self.board.shrink_to(share);
         if !free.is_empty() {
@@ -170,8 +183,11 @@ impl<D: Database> Keeper<D> {
         self.board.note_takeovers(&taken_over);
         self.board.set(&owned, valid_until);
         self.progress.step();
+        // With this process, which may have something to tell though it has no share.
+        let others = members.iter().filter(|member| **member != self.member);
+        let known = 1 + others.count();
         self.members
-            .send_if_modified(|known| std::mem::replace(known, members.len()) != members.len());
+            .send_if_modified(|members| std::mem::replace(members, known) != known);
         let is_advanced = advanced.is_some();
         let layout = advanced.or(layout);
         let pause = match is_advanced {
@@ -193,6 +209,13 @@ impl<D: Database> Keeper<D> {
             true => self.ttl / (4 * TICKS_PER_TTL),
             false => self.ttl / TICKS_PER_TTL,
         }
+    }
+}
+
+async fn changed(fitness: &mut tokio::sync::watch::Receiver<Fitness>) {
+    if fitness.changed().await.is_err() {
+        // Its supervisor is gone, and nobody is there to be fit again.
+        std::future::pending::<()>().await;
     }
 }
 

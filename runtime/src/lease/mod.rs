@@ -27,6 +27,12 @@
 //!   arbiter counts as blocked, its lease is written off: not renewed, but deserted, so that it runs
 //!   out in the database at once, and whoever takes it next, this process or another, does so in a
 //!   new epoch and takes what was in hand for suspicious.
+//! - **Unfit users.** A process whose users of a resource fail several times in a row
+//!   ([`Fitness`](crate::supervision::Fitness)) is no member of it: what it owns is drained and given
+//!   back, and the others share all of it out. While there are no others it goes on with all that is
+//!   free, since nobody else would; while its concern is being rebuilt and nothing runs, with
+//!   nothing. It is a member again after a run without a failure. A consumer's layout waits for it all
+//!   the same.
 //! - **Outage.** A keeper that cannot reach the database tries again on its own, soon at first:
 //!   leases run out meanwhile, and users stop by themselves.
 

@@ -218,6 +218,24 @@ impl<D: Database> Builder<D> {
         self
     }
 
+    /// The longest rest before an actor that fails again and again is restarted, and before a
+    /// concern that has failed past every budget is tried again, 1 s to 1 h; 30 s by default. With
+    /// a longer one a broken actor costs less, and one that would be well again waits longer.
+    #[must_use]
+    pub fn restart_backoff(mut self, longest: Duration) -> Self {
+        self.settings.restart_backoff = longest;
+        self
+    }
+
+    /// How long an actor has run without a failure when it has recovered, 1 s to 1 h; 30 s by
+    /// default: its next failure is then a first one, a concern that had failed is healthy again,
+    /// and one that left its work to other processes takes its share again.
+    #[must_use]
+    pub fn stable_after(mut self, run: Duration) -> Self {
+        self.settings.stable_after = run;
+        self
+    }
+
     /// What becomes of a runtime that has failed: it stays up and says so in its health (the
     /// default), or it drains and exits with an error.
     #[must_use]

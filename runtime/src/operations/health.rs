@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::lease::Board;
-use crate::supervision::{ChildState, ChildStatus, ConcernStatus, Phase, Tree};
+use crate::supervision::{ChildState, ChildStatus, ConcernStatus, Fitness, Phase, Tree};
 
 /// How a runtime is, for probes: made from the registry at one moment, without asking a database or
 /// a broker, so it answers at once whatever hangs.
@@ -45,6 +45,7 @@ impl Health {
         let concerns = tree.registry.concerns();
         let failed = concerns.iter().any(|(_, concern)| concern.failed.is_some());
         reasons.extend(concerns.iter().filter_map(failed_concern));
+        reasons.extend(concerns.iter().filter_map(unfit_concern));
         reasons.extend(tree.registry.children().iter().filter_map(unwell_child));
         let blocked = tree.arbiters.blocked();
         for blocked in &blocked {
@@ -66,6 +67,16 @@ impl Health {
 fn failed_concern((name, status): &(String, ConcernStatus)) -> Option<String> {
     let why = status.failed.as_ref()?;
     Some(format!("{name:?} has failed past every budget: {why}"))
+}
+
+fn unfit_concern((name, status): &(String, ConcernStatus)) -> Option<String> {
+    match status.fitness {
+        Fitness::Fit => None,
+        Fitness::OnTrial => Some(format!(
+            "{name:?} has failed several times in a row and leaves its work to other processes"
+        )),
+        Fitness::Resting => Some(format!("{name:?} rests before it is started anew")),
+    }
 }
 
 fn unwell_child((name, status): &(String, ChildStatus)) -> Option<String> {

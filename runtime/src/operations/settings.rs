@@ -7,7 +7,10 @@ use crate::consumer::HELD_MAX_DEFAULT;
 use crate::message::limits::{PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX};
 use crate::outbox::DispatchPolicies;
 use crate::retry::RetryPolicy;
-use crate::supervision::{Budget, PastBudget};
+use crate::supervision::{
+    Budget, PastBudget, RESTART_BACKOFF_DEFAULT, RESTART_BACKOFF_MAX, RESTART_BACKOFF_MIN,
+    STABLE_AFTER_DEFAULT, STABLE_AFTER_MAX, STABLE_AFTER_MIN,
+};
 
 /// Shortest lease period: a tick is a third of it, and a database under load answers within a
 /// second.
@@ -66,6 +69,11 @@ pub struct Settings {
     pub restarts: Budget,
     /// How often a concern may be rebuilt before the runtime has failed.
     pub rebuilds: Budget,
+    /// The longest rest before an actor's restart, and before a concern that has failed is tried
+    /// again.
+    pub restart_backoff: Duration,
+    /// How long an actor has run when it has recovered.
+    pub stable_after: Duration,
     /// What then becomes of it.
     pub past_budget: PastBudget,
 }
@@ -86,6 +94,8 @@ impl Default for Settings {
             grace: GRACE_DEFAULT,
             restarts: Budget::RESTARTS,
             rebuilds: Budget::REBUILDS,
+            restart_backoff: RESTART_BACKOFF_DEFAULT,
+            stable_after: STABLE_AFTER_DEFAULT,
             past_budget: PastBudget::default(),
         }
     }
@@ -135,6 +145,21 @@ impl Settings {
             ),
         );
         check(
+            (RESTART_BACKOFF_MIN..=RESTART_BACKOFF_MAX).contains(&self.restart_backoff),
+            format!(
+                "restart_backoff: {:?}; it must be {RESTART_BACKOFF_MIN:?} to \
+                 {RESTART_BACKOFF_MAX:?}",
+                self.restart_backoff
+            ),
+        );
+        check(
+            (STABLE_AFTER_MIN..=STABLE_AFTER_MAX).contains(&self.stable_after),
+            format!(
+                "stable_after: {:?}; it must be {STABLE_AFTER_MIN:?} to {STABLE_AFTER_MAX:?}",
+                self.stable_after
+            ),
+        );
+        check(
             self.held_max >= 1,
             format!("held_max: {}; it must be at least 1", self.held_max),
         );
@@ -169,6 +194,8 @@ impl fmt::Display for Settings {
         writeln!(f, "grace of a drain    {:?}", self.grace)?;
         writeln!(f, "failures of a child {}, then a rebuild", self.restarts)?;
         writeln!(f, "rebuilds            {}, then failed", self.rebuilds)?;
+        writeln!(f, "rest before it      {:?} at most", self.restart_backoff)?;
+        writeln!(f, "recovered after     {:?}", self.stable_after)?;
         write!(f, "once failed         {}", self.past_budget)
     }
 }

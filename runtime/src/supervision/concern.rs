@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use futures_util::FutureExt as _;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
+use super::Fitness;
 use super::arbiters::Arbiters;
 use super::child::{Body, ChildError};
 use super::life::{Life, Order};
@@ -15,6 +16,7 @@ use super::supervisor::{ChildSpec, Drained, Start, Supervisor, Tell};
 pub(crate) struct Concern {
     pub(super) supervisor: Addr<Supervisor>,
     pub(super) arbiters: Arbiters,
+    pub(super) fitness: watch::Receiver<Fitness>,
 }
 
 /// Where a child lives.
@@ -69,6 +71,11 @@ impl Concern {
         if self.supervisor.send(Drained(drained)).await.is_ok() {
             let _ = wait.await;
         }
+    }
+
+    /// Whether it does its work, at any time.
+    pub(crate) fn fitness(&self) -> watch::Receiver<Fitness> {
+        self.fitness.clone()
     }
 
     /// Whether its supervisor is there.

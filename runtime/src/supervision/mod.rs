@@ -8,6 +8,7 @@ mod child;
 mod concern;
 pub(crate) mod crash;
 mod error_text;
+mod fitness;
 mod life;
 mod lost;
 pub(crate) mod panic;
@@ -35,6 +36,8 @@ pub(crate) use crash::crash_point;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use error_text::ERROR_BYTES_MAX;
 pub(crate) use error_text::{chain, error_chain};
+pub use fitness::Fitness;
+use fitness::Trial;
 pub(crate) use life::Life;
 pub use panic::Caught;
 pub use phase::Phase;
@@ -43,5 +46,9 @@ pub use registry::{ChildState, ChildStatus, ConcernStatus, Registry};
 use tree::Forget;
 #[cfg(test)]
 use tree::RESTART_BACKOFF;
-pub(crate) use tree::{Pace, Tree};
+pub(crate) use tree::{Pace, RESTART_BACKOFF_BASE, Tree};
+pub use tree::{
+    RESTART_BACKOFF_DEFAULT, RESTART_BACKOFF_MAX, RESTART_BACKOFF_MIN, STABLE_AFTER_DEFAULT,
+    STABLE_AFTER_MAX, STABLE_AFTER_MIN,
+};
 pub(crate) use wake::{Wake, WakeListener};

@@ -1,11 +1,12 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 
+use super::Fitness;
 use super::Phase;
 use super::root::Stable;
-use super::supervisor::{Standing, Supervisor, resting};
+use super::supervisor::{Standing, Supervised, Supervisor, resting};
 
 /// Has a supervisor end every child of its concern and start them all anew, with what they share
 /// forgotten.
@@ -52,6 +53,7 @@ impl Supervisor {
         };
         let Rebuild { delay, failed } = *order;
         self.rebuilding = Some(Rebuilding::Resting);
+        self.tell_fitness();
         let (forget, phase) = (self.forget.clone(), self.phase.clone());
         let rest = async move {
             // What is not forgotten in time is found out to be stale by whoever uses it.
@@ -70,6 +72,7 @@ impl Supervisor {
     fn start_anew(&mut self, failed: bool, context: &mut Context<Self>) {
         self.registry.rebuilt(&self.concern);
         tracing::info!(concern = %self.concern, children = self.children.len(), "started anew");
+        self.tell_fitness();
         let names: Vec<Arc<str>> = self.children.keys().cloned().collect();
         for name in names {
             if let Some(child) = self.children.get_mut(&name) {
@@ -81,6 +84,46 @@ impl Supervisor {
         if failed {
             self.report_stable_run(context);
         }
+    }
+
+    /// Has the concern on trial until nothing has failed for long enough.
+    pub(super) fn try_out(&mut self, context: &mut Context<Self>) {
+        let is_new = !self.trial.is_on();
+        self.trial.begin(Instant::now());
+        self.tell_fitness();
+        if is_new {
+            tracing::warn!(
+                concern = %self.concern,
+                "on trial: its leases are left to other processes, if there are any"
+            );
+            self.await_trial(context);
+        }
+    }
+
+    fn await_trial(&self, context: &mut Context<Self>) {
+        // As long as it takes at least; whatever fails or is started meanwhile makes it longer.
+        context.run_later(self.trial.length(), |actor, context| {
+            let running = |child: &Supervised| matches!(child.standing, Standing::Running(_));
+            let all_run = actor.children.values().all(running);
+            if all_run && actor.trial.is_passed(Instant::now()) {
+                tracing::info!(concern = %actor.concern, "its trial is over");
+                actor.tell_fitness();
+            } else if *actor.phase.borrow() < Phase::Drain {
+                actor.await_trial(context);
+            }
+        });
+    }
+
+    /// Tells how fit the concern is, if that has changed.
+    fn tell_fitness(&self) {
+        let fitness = match (&self.rebuilding, self.trial.is_on()) {
+            (Some(Rebuilding::Resting), _) => Fitness::Resting,
+            (_, true) => Fitness::OnTrial,
+            (_, false) => Fitness::Fit,
+        };
+        self.registry.fitness(&self.concern, fitness);
+        self.fitness
+            .send_if_modified(|told| std::mem::replace(told, fitness) != fitness);
     }
 
     /// Tells the root once nothing has failed for long enough since now.

@@ -3,6 +3,7 @@ use std::time::SystemTime;
 
 use dashmap::DashMap;
 
+use super::Fitness;
 use super::panic::Caught;
 
 /// What a child is doing, as far as its supervisor knows.
@@ -49,6 +50,8 @@ pub struct ConcernStatus {
     pub rebuilds: u64,
     /// Why it has failed past every budget, if it has; it is still tried.
     pub failed: Option<String>,
+    /// Whether it does its work, or leaves it to other processes.
+    pub fitness: Fitness,
 }
 
 /// The state of every actor of one runtime, readable at any time from any thread. Health and status
@@ -169,6 +172,12 @@ impl Registry {
     pub(super) fn concern_failed(&self, name: &str, why: Option<String>) {
         if let Some(mut status) = self.concerns.get_mut(name) {
             status.failed = why;
+        }
+    }
+
+    pub(super) fn fitness(&self, name: &str, fitness: Fitness) {
+        if let Some(mut status) = self.concerns.get_mut(name) {
+            status.fitness = fitness;
         }
     }
 

@@ -8,10 +8,15 @@ use tokio::sync::{oneshot, watch};
 use super::arbiters::Arbiters;
 use super::budget::Spent;
 use super::child::{Body, ChildActor, Ended, Outcome};
+use super::fitness::FAILURES_FIT_MAX;
 use super::life::Order;
 use super::rebuild::{Rebuilding, Resting};
 use super::root::{Escalated, Root};
-use super::{Forget, Life, Pace, Phase, Registry};
+use super::{Fitness, Forget, Life, Pace, Phase, Registry, Trial};
+
+/// How many stable runs one that was found dead must have run to have recovered in between: how long
+/// it was dead is not known, and it takes some looks to be found.
+const DEAD_RUN_PART: u32 = 4;
 
 /// A child to supervise, from now on.
 pub(super) struct Start(pub(super) ChildSpec);
@@ -48,6 +53,10 @@ pub(super) struct Supervisor {
     pub(super) rebuilding: Option<Rebuilding>,
     /// Failures of all children so far: one that stays the same is a stable run.
     pub(super) failures: u64,
+    /// While children fail in a row.
+    pub(super) trial: Trial,
+    /// Whether the concern does its work, told to those who keep its leases.
+    pub(super) fitness: watch::Sender<Fitness>,
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     pub(super) incarnations: u64,
 }
@@ -100,6 +109,7 @@ impl Supervisor {
             return;
         };
         self.registry.started(name);
+        self.trial.begin_anew(Instant::now());
         let (arbiter, pulse) = self.arbiters.at(child.spec.place);
         let orders = watch::Sender::new(Order::Run);
         let actor = ChildActor {
@@ -153,7 +163,12 @@ impl Supervisor {
             Standing::Running(incarnation) if incarnation.number == number => incarnation,
             _ => return,
         };
-        if incarnation.started.elapsed() >= self.pace.stable_after {
+        // One that had to be told to end was dead for a part of its run.
+        let stable_after = match *incarnation.orders.borrow() {
+            Order::End(_) => self.pace.stable_after * DEAD_RUN_PART,
+            _ => self.pace.stable_after,
+        };
+        if incarnation.started.elapsed() >= stable_after {
             child.in_a_row = 0;
         }
         let told_to_finish = *incarnation.orders.borrow() == Order::Finish;
@@ -201,12 +216,19 @@ impl Supervisor {
         }
         self.failures += 1;
         child.in_a_row = child.in_a_row.saturating_add(1);
-        if !child.spent.is_borne(self.pace.restarts, Instant::now()) {
+        let in_a_row = child.in_a_row;
+        let is_borne = child.spent.is_borne(self.pace.restarts, Instant::now());
+        if !is_borne {
             child.standing = Standing::Down;
+        }
+        if !is_borne || in_a_row >= FAILURES_FIT_MAX || self.trial.is_on() {
+            self.try_out(context);
+        }
+        if !is_borne {
             self.registry.past_budget(name);
             return self.escalate(format!("{name}: {error}"));
         }
-        let (in_a_row, delay) = (child.in_a_row, self.pace.backoff.delay(child.in_a_row));
+        let delay = self.pace.backoff.delay(in_a_row);
         tracing::warn!(
             child = %name,
             %error,
@@ -216,7 +238,9 @@ impl Supervisor {
         );
         self.incarnations += 1;
         let wait = self.incarnations;
-        child.standing = Standing::Waiting(wait);
+        if let Some(child) = self.children.get_mut(name) {
+            child.standing = Standing::Waiting(wait);
+        }
         let name = name.clone();
         let rest = resting(self.phase.clone(), delay).into_actor(self);
         context.spawn(rest.map(move |rested, actor, context| {

@@ -8,15 +8,30 @@ use tokio::sync::watch;
 use super::arbiters::Arbiters;
 use super::root::{Adopt, Root, beat_of};
 use super::supervisor::Supervisor;
-use super::{Budget, Concern, PastBudget, Phase, Registry, panic};
+use super::{Budget, Concern, Fitness, PastBudget, Phase, Registry, Trial, panic};
 use crate::retry::Backoff;
+
+/// The longest rest before the first restart; each failure in a row doubles it.
+pub(crate) const RESTART_BACKOFF_BASE: Duration = Duration::from_millis(100);
+/// The longest rest before any restart, and before a concern that has failed is tried again, unless
+/// the configuration says otherwise.
+pub const RESTART_BACKOFF_DEFAULT: Duration = Duration::from_secs(30);
+/// Shortest longest rest: what fails at once is not to spin.
+pub const RESTART_BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// Longest rest.
+pub const RESTART_BACKOFF_MAX: Duration = Duration::from_secs(3600);
+/// How long an actor has run when it has recovered, unless the configuration says otherwise.
+pub const STABLE_AFTER_DEFAULT: Duration = Duration::from_secs(30);
+/// Shortest stable run.
+pub const STABLE_AFTER_MIN: Duration = Duration::from_secs(1);
+/// Longest stable run.
+pub const STABLE_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+const _: () = assert!(RESTART_BACKOFF_BASE.as_millis() < RESTART_BACKOFF_MIN.as_millis());
 
 /// Before a child's restart, and before a concern's.
 pub(crate) const RESTART_BACKOFF: Backoff =
-    Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
-
-/// A child that has run for this long has recovered: its next failure is a first one.
-const STABLE_AFTER: Duration = Duration::from_secs(30);
+    Backoff::new(RESTART_BACKOFF_BASE, RESTART_BACKOFF_DEFAULT);
 
 /// How long a child that was told to end may take before it counts as ended.
 const END_PATIENCE: Duration = Duration::from_secs(10);
@@ -43,7 +58,7 @@ impl Pace {
             restarts,
             rebuilds,
             backoff: RESTART_BACKOFF,
-            stable_after: STABLE_AFTER,
+            stable_after: STABLE_AFTER_DEFAULT,
             end_patience: END_PATIENCE,
             beat: beat_of(blocked),
         }
@@ -100,6 +115,7 @@ impl Tree {
     {
         let name = name.into();
         self.registry.concern(&name);
+        let (fitness, seen) = watch::channel(Fitness::Fit);
         let supervisor = Supervisor {
             concern: name.clone(),
             registry: self.registry.clone(),
@@ -111,6 +127,8 @@ impl Tree {
             children: std::collections::BTreeMap::new(),
             rebuilding: None,
             failures: 0,
+            trial: Trial::new(self.pace.stable_after),
+            fitness,
             waiting: Vec::new(),
             incarnations: 0,
         };
@@ -122,6 +140,7 @@ impl Tree {
         let concern = Concern {
             supervisor,
             arbiters: self.arbiters.clone(),
+            fitness: seen,
         };
         let mut concerns = self.concerns.lock().unwrap_or_else(PoisonError::into_inner);
         concerns.push(concern.clone());

@@ -56,8 +56,9 @@ impl<D: Database> Consuming<D> {
 
     /// Starts its partition actors, who moves its queues when their number changes, and who reads
     /// what the broker gave up on. They share the declaration and the broker's connection for
-    /// consuming: a rebuild forgets both. Returns the part that this process has in the layout.
-    pub(super) fn start(&self, tree: &Tree, shared: &Shared<D>) -> Seat<D> {
+    /// consuming: a rebuild forgets both. Returns the part that this process has in the layout, with
+    /// their concern.
+    pub(super) fn start(&self, tree: &Tree, shared: &Shared<D>) -> (Concern, Seat<D>) {
         let (driver, declaration) = (shared.driver.clone(), self.declaration.clone());
         let concern = tree.concern(format!("consumer {}", self.name), move || {
             let (driver, declaration) = (driver.clone(), declaration.clone());
@@ -93,14 +94,15 @@ impl<D: Database> Consuming<D> {
                 dead_queue.clone().run(life)
             });
         }
-        Seat {
+        let seat = Seat {
             store: shared.store.clone(),
             consumer: self.name.clone(),
             wish: self.partitions,
             watch: self.layout.clone(),
             by_slot,
             staff: Arc::new(move |count| staff.grow_to(count)),
-        }
+        };
+        (concern, seat)
     }
 
     /// What each of its actors is made of.

@@ -9,7 +9,7 @@ use crate::lease::{Board, Keeper};
 use crate::message::SLOTS;
 use crate::operations::liveness::{Kind, Subject};
 use crate::store::Database;
-use crate::supervision::{Concern, Place, Progress, Tree};
+use crate::supervision::{Concern, Fitness, Place, Progress, Tree};
 
 /// Starts a keeper for the lanes and one for each consumer's partitions; returns how many processes
 /// share the lanes. What a keeper knows is on its board, which its users hold too: it outlives
@@ -17,17 +17,26 @@ use crate::supervision::{Concern, Place, Progress, Tree};
 pub(super) fn start<D: Database>(
     tree: &Tree,
     shared: &Shared<D>,
-    lanes: Board,
-    consumers: Vec<(&Consuming<D>, Seat<D>)>,
+    (lanes, outbox): (Board, &Concern),
+    consumers: Vec<(&Consuming<D>, Concern, Seat<D>)>,
 ) -> watch::Receiver<usize> {
     let concern = tree.concern("leases", || async {});
     let (members, seen) = watch::channel(0);
-    keep(tree, &concern, shared, lanes, (SLOTS, None), members);
-    for (consumer, seat) in consumers {
+    let users = outbox.fitness();
+    keep(
+        tree,
+        &concern,
+        shared,
+        (lanes, users),
+        (SLOTS, None),
+        members,
+    );
+    for (consumer, users, seat) in consumers {
         // Whoever shares a consumer shares the lanes too: their keeper tells.
         let members = watch::Sender::new(0);
         let board = consumer.board.clone();
         let of = (consumer.partitions, Some(seat));
+        let board = (board, users.fitness());
         keep(tree, &concern, shared, board, of, members);
     }
     seen
@@ -37,7 +46,7 @@ fn keep<D: Database>(
     tree: &Tree,
     concern: &Concern,
     shared: &Shared<D>,
-    board: Board,
+    (board, fitness): (Board, watch::Receiver<Fitness>),
     (count, seat): (u8, Option<Seat<D>>),
     members: watch::Sender<usize>,
 ) {
@@ -50,6 +59,7 @@ fn keep<D: Database>(
         count,
         seat,
         ttl: shared.settings.lease_ttl,
+        fitness,
         members,
     };
     let child: Arc<str> = format!("lease keeper of {}", keeper.board.resource().name()).into();

@@ -35,8 +35,9 @@ use super::{Posta, Settings};
 use crate::broker::Broker;
 use crate::consumer::Consumer;
 use crate::lease::{Board, Resource};
+use crate::retry::Backoff;
 use crate::store::Database;
-use crate::supervision::{Pace, Tree, Wake};
+use crate::supervision::{Pace, RESTART_BACKOFF_BASE, Tree, Wake};
 
 /// What a runtime is made of, once everything has been checked.
 pub(super) struct Parts<D: Database> {
@@ -55,7 +56,11 @@ impl<D: Database> Parts<D> {
             consumers,
             settings,
         } = self;
-        let pace = Pace::new(settings.restarts, settings.rebuilds, settings.lease_ttl);
+        let pace = Pace {
+            backoff: Backoff::new(RESTART_BACKOFF_BASE, settings.restart_backoff),
+            stable_after: settings.stable_after,
+            ..Pace::new(settings.restarts, settings.rebuilds, settings.lease_ttl)
+        };
         let tree = Tree::new(settings.arbiters, pace, settings.past_budget);
         let shared = Shared::new(store, &broker, settings);
         let lanes = Board::new(Resource::Lanes, shared.member);
@@ -67,12 +72,15 @@ impl<D: Database> Parts<D> {
         let mut boards = vec![lanes.clone()];
         boards.extend(consumers.iter().map(|it| it.board.clone()));
 
-        outbox::start(&tree, &shared, &lanes, &declarations);
+        let outbox_concern = outbox::start(&tree, &shared, &lanes, &declarations);
         let seats = consumers
             .iter()
-            .map(|it| (it, it.start(&tree, &shared)))
+            .map(|it| {
+                let (concern, seat) = it.start(&tree, &shared);
+                (it, concern, seat)
+            })
             .collect();
-        let members = leases::start(&tree, &shared, lanes, seats);
+        let members = leases::start(&tree, &shared, (lanes, &outbox_concern), seats);
         wakes::start(&tree, &shared, members);
         let begun = Wake::new();
         operations::start(&tree, &shared, &begun);

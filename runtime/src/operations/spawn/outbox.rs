@@ -7,7 +7,7 @@ use crate::message::SLOTS;
 use crate::operations::liveness::{Kind, Subject};
 use crate::outbox::Dispatcher;
 use crate::store::Database;
-use crate::supervision::{Place, Progress, Tree};
+use crate::supervision::{Concern, Place, Progress, Tree};
 
 /// Starts the dispatchers. They share the declarations of this process's consumers and the broker's
 /// connection for publishing: a rebuild forgets both.
@@ -16,7 +16,7 @@ pub(super) fn start<D: Database>(
     shared: &Shared<D>,
     lanes: &Board,
     declarations: &[Declaration<D>],
-) {
+) -> Concern {
     let (driver, shared_declarations) = (shared.driver.clone(), declarations.to_vec());
     let concern = tree.concern("outbox", move || {
         let (driver, declarations) = (driver.clone(), shared_declarations.clone());
@@ -65,4 +65,5 @@ pub(super) fn start<D: Database>(
             dispatcher.clone().run(life)
         });
     }
+    concern
 }
