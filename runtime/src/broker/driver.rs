@@ -56,7 +56,7 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     fn depths<'a>(
         &'a self,
         topology: &'a Topology,
-    ) -> BoxFuture<'a, Result<Vec<Option<QueueState>>, BrokerError>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<QueueDepth>>, BrokerError>> {
         let none = topology.queues().map(|_| None).collect();
         Box::pin(async { Ok(none) })
     }
@@ -115,31 +115,22 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     }
 }
 
-/// What waits in a partition's queue, and who for.
+/// What waits in a queue, and who for, as the broker counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueDepth {
-    /// Messages that wait to be delivered; on a broker that would have to count them one by one,
-    /// 1 if there are any.
+    /// Messages that wait to be delivered; those that are delivered and unacknowledged are not
+    /// counted. On a broker that would have to count them one by one, 1 if there are any.
     pub ready: u64,
-    /// Subscriptions, as far as the broker knows of any.
+    /// Subscriptions, the active one and those in line; `None` from a broker that knows of none.
     pub consumers: Option<u32>,
 }
 
-/// What a broker counts in a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueState {
-    /// Messages that wait to be delivered; those that are delivered and unacknowledged are not
-    /// counted.
-    pub ready: u32,
-    /// Subscriptions, the active one and those in line.
-    pub consumers: u32,
-}
-
-impl QueueState {
-    /// Whether nothing waits, and nobody can have anything in hand.
+impl QueueDepth {
+    /// Whether nothing waits, and nobody can have anything in hand: where subscriptions are not
+    /// counted, it is not known, and not said.
     #[must_use]
     pub fn is_idle(self) -> bool {
-        self == Self::default()
+        self.ready == 0 && self.consumers == Some(0)
     }
 }
 

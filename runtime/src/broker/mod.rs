@@ -25,7 +25,7 @@ pub(crate) use broker::BrokerKind;
 pub use capabilities::Capabilities;
 pub use driver::{
     BrokerDriver, Delivery, DeliveryTag, MaybeSubscription, PublishOutcome, Publisher, QueueDepth,
-    QueueState, Subscription,
+    Subscription,
 };
 pub use error::{BrokerError, BrokerErrorKind};
 pub use topology::{PartitionQueue, Topology};

@@ -34,11 +34,14 @@ impl<D: Database> Late<'_, D> {
                 break;
             };
             rest.extend(received?);
+            self.partition.progress.step();
         }
         let patience = Instant::now() + settle * 16;
         while !rest.is_empty() && !life.is_draining() {
             let over = Instant::now() >= patience;
-            match self.settle(subscription, &rest, over).await {
+            let settled = self.settle(subscription, &rest, over).await;
+            self.partition.progress.step();
+            match settled {
                 Ok(Some(left)) => rest = left,
                 Ok(None) => return Ok(()),
                 Err(Interruption::Broker(error)) => return Err(error),

@@ -3,12 +3,12 @@ use std::time::{Duration, Instant};
 
 use super::late::Late;
 use super::partition::Partition;
-use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, QueueState};
+use crate::broker::{BrokerError, BrokerErrorKind, PartitionQueue, QueueDepth};
 use crate::layout::all_provide;
 use crate::store::{
     Database, Generation, Layout, LayoutStep, LayoutStore, Session, Store, StoreError,
 };
-use crate::supervision::{ChildError, Life, crash_point};
+use crate::supervision::{ChildError, Doing, Life, crash_point};
 
 /// Nothing may depend on being told: the layout is looked at this often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,9 +32,14 @@ impl<D: Database> Mover<D> {
         let mut changes = self.partition.layout.changes();
         let mut idle = Idle::new();
         let mut failures = 0;
+        let progress = &self.partition.progress;
+        // Rests between looks are short, and looks all the same as far as anybody can see.
+        progress.begin(Doing::Working);
         while !life.is_draining() {
             changes.mark_unchanged();
-            match self.step(&life, &mut idle).await {
+            let stepped = self.step(&life, &mut idle).await;
+            progress.step();
+            match stepped {
                 Ok(pause) => {
                     failures = 0;
                     life.recovered();
@@ -205,18 +210,18 @@ impl<D: Database> Mover<D> {
             ..
         } = &self.partition;
         let topology = declaration.topology(generation, Vec::new());
-        let states = driver.depths(&topology).await?;
-        let there = || states.iter().flatten();
+        let depths = driver.depths(&topology).await?;
+        let there = || depths.iter().flatten();
         if there().next().is_none() {
             declaration.gone(generation);
             return Ok(true);
         }
-        if !there().all(|state| state.is_idle()) {
+        if !there().all(|depth| depth.is_idle()) {
             idle.remove(&generation);
-            let deserted = |state: &Option<QueueState>| {
-                state.is_some_and(|state| state.ready > 0 && state.consumers == 0)
+            let deserted = |depth: &Option<QueueDepth>| {
+                depth.is_some_and(|depth| depth.ready > 0 && depth.consumers == Some(0))
             };
-            if let Some(late) = states.iter().position(deserted) {
+            if let Some(late) = depths.iter().position(deserted) {
                 // Should it be bound still, that ends here.
                 declaration.unbind(generation).await?;
                 let queue = topology.queues().nth(late);

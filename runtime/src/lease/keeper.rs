@@ -135,11 +135,14 @@ impl<D: Database> Keeper<D> {
             .store
             .join(&mut session, resource, count, self.member, membership)
             .await?;
+        // One that is no member may be among them until others look.
+        let others = members.iter().filter(|member| **member != self.member);
+        let others = others.count();
         let share = match fitness {
             _ if draining || releasing => 0,
             Fitness::Fit => fair_share(count, &members, self.member),
             // Nobody else would do it.
-            Fitness::OnTrial if members.is_empty() => usize::from(count),
+            Fitness::OnTrial if others == 0 => usize::from(count),
             Fitness::OnTrial | Fitness::Resting => 0,
         };
         let free = self.board.shrink_to(share);
@@ -184,8 +187,7 @@ impl<D: Database> Keeper<D> {
         self.board.set(&owned, valid_until);
         self.progress.step();
         // With this process, which may have something to tell though it has no share.
-        let others = members.iter().filter(|member| **member != self.member);
-        let known = 1 + others.count();
+        let known = 1 + others;
         self.members
             .send_if_modified(|members| std::mem::replace(members, known) != known);
         let is_advanced = advanced.is_some();

@@ -73,7 +73,8 @@ fn unfit_concern((name, status): &(String, ConcernStatus)) -> Option<String> {
     match status.fitness {
         Fitness::Fit => None,
         Fitness::OnTrial => Some(format!(
-            "{name:?} has failed several times in a row and leaves its work to other processes"
+            "{name:?} has failed several times in a row and leaves its work to other processes, \
+             if there are any"
         )),
         Fitness::Resting => Some(format!("{name:?} rests before it is started anew")),
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use posta::supervision::{Budget, PastBudget, at_crash_points};
+use posta::supervision::{Budget, PastBudget, STABLE_AFTER_DEFAULT, at_crash_points};
 use posta::{Broker, Posta, Postgres, Sqlite, Tables};
 
 use crate::world::gate::Gate;
@@ -16,6 +16,7 @@ use crate::world::{PATIENCE, TestDatabase, World, log};
 
 const ROLE: &str = "POSTA_TEST_SUPERVISED";
 const BUDGET_WINDOW: Duration = Duration::from_secs(600);
+const RESTART_BACKOFF: Duration = Duration::from_secs(1);
 
 /// What a child is told at its start.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,8 @@ pub(super) struct Orders {
     pub(super) past_budget: PastBudget,
     /// 10 s by default.
     pub(super) grace: Option<Duration>,
+    /// Posta's default by default.
+    pub(super) stable_after: Option<Duration>,
     /// More of its environment.
     pub(super) env: Vec<(&'static str, String)>,
 }
@@ -44,6 +47,7 @@ impl Service {
             _ => "stay",
         };
         let grace = orders.grace.unwrap_or(Duration::from_secs(10));
+        let stable_after = orders.stable_after.unwrap_or(STABLE_AFTER_DEFAULT);
         let mut child = Command::new(std::env::current_exe().expect("the test binary"))
             .args([
                 "--exact",
@@ -59,6 +63,10 @@ impl Service {
             .env(
                 "POSTA_TEST_SUPERVISED_GRACE_MS",
                 grace.as_millis().to_string(),
+            )
+            .env(
+                "POSTA_TEST_SUPERVISED_STABLE_AFTER_MS",
+                stable_after.as_millis().to_string(),
             )
             .env(
                 "POSTA_TEST_SUPERVISED_PANIC_AT",
@@ -89,18 +97,32 @@ impl Service {
 
     /// Waits until it says something with these words; the line.
     pub(super) fn until_says(&self, words: &str) -> String {
+        self.until_line(words, |line| line.contains(words))
+    }
+
+    /// Waits until it says this and nothing else.
+    pub(super) fn until_says_just(&self, said: &str) {
+        self.until_line(said, |line| line == said);
+    }
+
+    fn until_line(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         let mut said = Vec::new();
         loop {
             let left = PATIENCE.saturating_sub(started.elapsed());
             match self.lines.recv_timeout(left) {
-                Ok(line) if line.contains(words) => return line,
+                Ok(line) if is_it(&line) => return line,
                 Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("never said {words:?}, but: {said:#?}")
+                    panic!("never said {what:?}, but: {said:#?}")
                 }
             }
         }
+    }
+
+    /// Whether it has said something with these words since it was last listened to.
+    pub(super) fn has_said(&self, words: &str) -> bool {
+        self.lines.try_iter().any(|line| line.contains(words))
     }
 
     /// Sends it a signal, `TERM` or `INT`.
@@ -183,13 +205,15 @@ fn run<D: TestDatabase>() {
             "exit" => PastBudget::Exit,
             _ => PastBudget::StayUnhealthy,
         };
-        let grace = env("GRACE_MS").parse().expect("a number");
+        let ms = |name| Duration::from_millis(env(name).parse().expect("a number"));
         let gate = Gate::closed();
         let posta = quick(Posta::<D>::builder(&env("DATABASE"), broker).tables(tables))
             .restarts(Budget::new(2, BUDGET_WINDOW))
             .rebuilds(Budget::new(1, BUDGET_WINDOW))
             .past_budget(past_budget)
-            .grace(Duration::from_millis(grace))
+            .restart_backoff(RESTART_BACKOFF)
+            .stable_after(ms("STABLE_AFTER_MS"))
+            .grace(ms("GRACE_MS"))
             .consumer(gated_consumer::<D>(&gate))
             .consumer(echoes_consumer::<D>())
             .start()

@@ -10,3 +10,4 @@ mod panic;
 mod signals;
 mod silent;
 mod systemd;
+mod unfit;

@@ -8,12 +8,12 @@ use super::connection::{Connection, Health};
 use super::reactor::Reactor;
 use super::slot::ConnectionSlot;
 use super::{
-    Provision, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, queue_state, removal,
+    Provision, RabbitMqOptions, RabbitMqPublisher, RabbitMqSubscription, queue_depth, removal,
     topology,
 };
 use crate::broker::{
     BrokerDriver, BrokerError, BrokerErrorKind, Capabilities, MaybeSubscription, PartitionQueue,
-    Publisher, QueueDepth, QueueState, Subscription, Topology,
+    Publisher, QueueDepth, Subscription, Topology,
 };
 use crate::store::Database;
 
@@ -98,8 +98,8 @@ impl RabbitMq {
     ///
     /// # Errors
     /// `Topology` when the queue is missing; otherwise as connecting fails.
-    pub async fn queue_state(&self, queue: &PartitionQueue) -> Result<QueueState, BrokerError> {
-        queue_state::of(&self.shared, queue).await
+    pub async fn depth_of(&self, queue: &PartitionQueue) -> Result<QueueDepth, BrokerError> {
+        queue_depth::of(&self.shared, queue).await
     }
 
     /// A subscription with a channel of its own.
@@ -206,7 +206,7 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
     fn depths<'a>(
         &'a self,
         topology: &'a Topology,
-    ) -> BoxFuture<'a, Result<Vec<Option<QueueState>>, BrokerError>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<QueueDepth>>, BrokerError>> {
         Box::pin(removal::depths(&self.shared, topology))
     }
 
@@ -235,13 +235,7 @@ impl<D: Database> BrokerDriver<D> for RabbitMq {
         &'a self,
         queue: &'a PartitionQueue,
     ) -> BoxFuture<'a, Result<Option<QueueDepth>, BrokerError>> {
-        Box::pin(async move {
-            let state = self.queue_state(queue).await?;
-            Ok(Some(QueueDepth {
-                ready: u64::from(state.ready),
-                consumers: Some(state.consumers),
-            }))
-        })
+        Box::pin(async move { self.depth_of(queue).await.map(Some) })
     }
 
     fn disconnect(&self) -> BoxFuture<'_, ()> {

@@ -113,7 +113,7 @@ mod offer;
 mod options;
 mod properties;
 mod publisher;
-mod queue_state;
+mod queue_depth;
 mod reactor;
 mod removal;
 mod returns;
@@ -123,7 +123,7 @@ mod tls;
 mod topology;
 mod url;
 
-pub use crate::broker::QueueState;
+pub use crate::broker::QueueDepth;
 pub use driver::RabbitMq;
 use driver::Shared;
 pub use options::{Provision, RabbitMqOptions};

@@ -9,8 +9,8 @@ use lapin::types::{FieldTable, ShortString};
 use super::channel::Channel;
 use super::classify::Purpose;
 use super::topology::Plans;
-use super::{Provision, Shared, queue_state, topology};
-use crate::broker::{BrokerError, BrokerErrorKind, QueueState, Topology};
+use super::{Provision, Shared, queue_depth, topology};
+use crate::broker::{BrokerError, BrokerErrorKind, QueueDepth, Topology};
 
 /// How often a layout's exchange is made its own barrier again, since a process that was stopped
 /// while it bound the layout made it just then.
@@ -107,12 +107,12 @@ async fn delete_exchange(channel: &Channel, exchange: ShortString) -> Result<(),
 pub(super) async fn depths(
     shared: &Arc<Shared>,
     topology: &Topology,
-) -> Result<Vec<Option<QueueState>>, BrokerError> {
+) -> Result<Vec<Option<QueueDepth>>, BrokerError> {
     let connection = shared.consuming().await?;
     let mut channel = Channel::open(connection.clone()).await?;
     let mut depths = Vec::new();
     for queue in topology.queues() {
-        match queue_state::ask(&channel, &topology::queue_name(&queue)).await {
+        match queue_depth::ask(&channel, &topology::queue_name(&queue)).await {
             Ok(state) => depths.push(Some(state)),
             Err(error) if error.kind() == BrokerErrorKind::Topology => {
                 depths.push(None);

@@ -6,9 +6,9 @@ use lapin::options::BasicAckOptions;
 
 use super::classify::Purpose;
 use super::intake::Intake;
-use super::{Shared, properties, queue_state, topology};
+use super::{Shared, properties, queue_depth, topology};
 use crate::broker::{
-    BrokerError, BrokerErrorKind, Delivery, DeliveryTag, PartitionQueue, QueueState, Subscription,
+    BrokerError, BrokerErrorKind, Delivery, DeliveryTag, PartitionQueue, QueueDepth, Subscription,
 };
 use crate::store::Database;
 
@@ -121,13 +121,13 @@ impl RabbitMqSubscription {
         let Some(intake) = &self.intake else {
             return Err(ended(format!("look at the queue {:?}", self.queue)));
         };
-        let alone = QueueState {
+        let alone = QueueDepth {
             ready: 0,
-            consumers: 1,
+            consumers: Some(1),
         };
         for _ in 0..2 {
-            let state = queue_state::ask(intake.channel(), &self.queue).await?;
-            if state != alone || !self.outstanding.is_empty() {
+            let depth = queue_depth::ask(intake.channel(), &self.queue).await?;
+            if depth != alone || !self.outstanding.is_empty() {
                 return Ok(false);
             }
         }

@@ -104,6 +104,7 @@ impl<D: Database> Liveness<D> {
             Kind::Dispatcher { patience, .. } if progress.doing() == Doing::Working => {
                 Finding::of_work(at_work_for, *patience)
             }
+            Kind::Mover { patience } => Finding::of_work(at_work_for, *patience),
             Kind::Dispatcher { .. } => asked.unwrap_or(Finding::Explained),
             Kind::Keeper { ttl } => keeper::look(&subject.board, *ttl),
             Kind::Partition {

@@ -13,6 +13,7 @@
 //!   | a partition at work | it takes no step for longer than its longest handler's deadline and four looks | a handler within its deadline |
 //!   | a dispatcher that looks for rows | one of its lanes that could be dispatched is still the first one | no lanes |
 //!   | a dispatcher at work | it takes no step for longer than the broker may take for one wave and four looks | waiting for the broker |
+//!   | who moves a consumer's queues | it does not come to the end of a look for longer than a partition may be at work | |
 //!   | a lease keeper | its last tick is older than a lease period, while the database answers this actor | |
 //!
 //!   Whoever is degraded, backs off, or drains is explained: that is on record already.

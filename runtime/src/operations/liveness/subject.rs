@@ -38,6 +38,9 @@ pub(crate) enum Kind {
         layout: LayoutWatch,
         patience: Duration,
     },
+    /// It looks every second or so whether a layout is to be moved, and is at one look for so long
+    /// at most without a step.
+    Mover { patience: Duration },
     /// It renews what is on the board, once per lease period at least.
     Keeper { ttl: Duration },
 }

@@ -271,6 +271,21 @@ async fn a_handler_at_work_is_no_difference_until_it_is_far_past_its_deadline() 
 }
 
 #[actix_rt::test]
+async fn a_mover_that_does_not_come_to_the_end_of_a_look_is_started_again() {
+    let patience = Duration::from_millis(500);
+    let mover = watched(Kind::Mover { patience }, Doing::Working).await;
+    for _ in 0..8 {
+        mover.progress.step();
+        mover.looked(1).await;
+    }
+    assert_eq!(mover.status().restarts, 0);
+    mover
+        .until_restarted("it has been at work for longer than 500ms")
+        .await;
+    mover.end().await;
+}
+
+#[actix_rt::test]
 async fn a_keeper_that_does_not_tick_while_the_database_answers_is_started_again() {
     let ttl = Duration::from_millis(500);
     let watched = watched(Kind::Keeper { ttl }, Doing::Nothing).await;

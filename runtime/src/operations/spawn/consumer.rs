@@ -79,11 +79,7 @@ impl<D: Database> Consuming<D> {
         staff.grow_to(self.partitions);
         let by_slot = shared.driver.capabilities().by_slot;
         if !by_slot {
-            let mover = Mover {
-                partition: template.clone(),
-            };
-            let name = format!("{} layout", self.name);
-            concern.start(name, Place::Inner, move |life| mover.clone().run(life));
+            self.start_mover(&concern, shared, (template.clone(), staff.patience));
         }
         if shared.driver.capabilities().delivery_limit {
             let dead_queue = DeadQueue {
@@ -103,6 +99,31 @@ impl<D: Database> Consuming<D> {
             staff: Arc::new(move |count| staff.grow_to(count)),
         };
         (concern, seat)
+    }
+
+    /// Starts who moves its queues, and has it looked at.
+    fn start_mover(
+        &self,
+        concern: &Concern,
+        shared: &Shared<D>,
+        (template, patience): (Partition<D>, Duration),
+    ) {
+        let child: Arc<str> = format!("{} layout", self.name).into();
+        let progress = Progress::default();
+        shared.subjects.add(Subject {
+            concern: concern.clone(),
+            child: child.clone(),
+            progress: progress.clone(),
+            board: self.board.clone(),
+            kind: Kind::Mover { patience },
+        });
+        let mover = Mover {
+            partition: Partition {
+                progress,
+                ..template
+            },
+        };
+        concern.start(child, Place::Inner, move |life| mover.clone().run(life));
     }
 
     /// What each of its actors is made of.
