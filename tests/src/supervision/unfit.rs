@@ -34,7 +34,7 @@ async fn others_take_what_a_failing_consumer_has<D: TestDatabase>(broker: Broker
     let mut broken = Service::start(
         &world,
         Orders {
-            panic_at: Some("consume.admitted"),
+            panic_at: Some("consume.delivered"),
             // Longer than the test: its trial is not over before.
             stable_after: Some(Duration::from_secs(3600)),
             ..Orders::default()
