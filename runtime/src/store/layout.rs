@@ -131,7 +131,10 @@ impl LayoutStep {
             Self::Clearing { .. } => "clearing",
         }
     }
+}
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl LayoutStep {
     /// The columns `step`, `other` and `drained`.
     pub(crate) fn columns(self) -> (&'static str, Option<u8>, i64) {
         let (other, drained) = match self {

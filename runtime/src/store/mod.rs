@@ -57,6 +57,7 @@ pub use dead_letter::{
 pub use error::{StoreError, StoreErrorKind};
 pub use inbox::{Admission, InboxStore};
 pub use layout::{Attendance, Generation, Layout, LayoutStep, LayoutStore, Wish};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use lease::partitions_prefix;
 pub use lease::{Fence, Grant, LeaseStore, MemberId, Resource};
 pub use migration::{AppliedMigration, MigrationStore};
