@@ -37,8 +37,8 @@ pub trait BrokerDriver<D: Database>: Send + Sync + 'static {
     /// was deleted.
     fn declare<'a>(&'a self, topology: &'a Topology) -> BoxFuture<'a, Result<(), BrokerError>>;
 
-    /// Unbinds these queues from all types, whichever the topology names, in one step for all of them:
-    /// a message that comes to none of them any more is followed by none of its key that does. What is
+    /// Unbinds these queues from all types, whichever the topology names, in one step for each slot: a
+    /// message that comes to none of them any more is followed by none of its key that does. What is
     /// in the queues stays. Idempotent; nothing happens on a broker without queues, and where the
     /// operator provides ([`Capabilities::provides`]).
     ///

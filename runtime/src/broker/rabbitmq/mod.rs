@@ -52,10 +52,10 @@
 //!
 //! **Changing P.** The queues of the next layout are made and bound, then those in use are unbound,
 //! emptied, and deleted ([`crate::layout`]). In between a message comes to both, and the inbox
-//! refuses one; bound the other way round it would come to none. Unbinding is the deletion of the
-//! layout's exchange, one step for all types: were one type unbound before another, a key's message
-//! of the one would come to the next layout alone, and its next message, of the other, also to the
-//! one in use, where it is handled first. *Empty* is asked over the
+//! refuses one; bound the other way round it would come to none. Unbinding goes slot by slot, between
+//! the layout's exchange and its queues, which is one step for a key: were one type unbound before
+//! another, a key's message of the one would come to the next layout alone, and its next message, of
+//! the other, also to the one in use, where it is handled first. *Empty* is asked over the
 //! subscription's own channel, twice: what was delivered before the first count stands on the wire
 //! before the second answer. A queue is never deleted that holds a message or has a subscriber;
 //! quorum queues cannot be asked to look to that themselves. Whether a message can still be on its
