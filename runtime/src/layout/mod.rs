@@ -35,24 +35,24 @@
 //! before has to be handled from the former queues, and a binding that is left over (a process that
 //! was stopped while it bound) costs copies that the inbox refuses.
 //!
-//! *Every type*: a process puts down its types before it binds them. Types that are new to the consumer
-//! begin an epoch at rest, and a change begins only when every process that is alive has seen to the
-//! queues in use for it; while queues are being bound nobody puts new ones down, and a process that
-//! has some works without them until the next step. So the queues in use and those that are to come
-//! get the same types as long as both are bound. (Were a new one bound to the latter alone, a key's
-//! messages of the other types, which come to both, would be handled before it.) The mover unbinds after
-//! every process that is alive has said that it sees to the next queues (the wish carries the epoch
-//! for which it last did). Whoever comes later finds the step, and binds the next queues itself. So
-//! no process binds queues in use once they are being unbound, unless it was stopped meanwhile for
-//! longer than its time.
+//! *Every type*: a process puts down its types before it binds them. Types that are new to the
+//! consumer begin an epoch at rest, and a change begins only when every process that is alive has
+//! seen to the queues in use for it; while queues are being bound nobody puts new ones down, and a
+//! process that has some works without them until the next step. So the queues in use and those
+//! that are to come get the same types as long as both are bound. (Were a new one bound to the
+//! latter alone, a key's messages of the other types, which come to both, would be handled before
+//! it.) The mover unbinds after every process that is alive has said that it sees to the next
+//! queues (the wish carries the epoch for which it last did). Whoever comes later finds the step,
+//! and binds the next queues itself. So no process binds queues in use once they are being unbound,
+//! unless it was stopped meanwhile for longer than its time.
 //!
 //! # Order
 //!
 //! The queues in use are unbound from all types in one step for each slot
-//! ([`BrokerDriver::unbind`](crate::broker::BrokerDriver::unbind)): until then they get every message of
-//! a key, afterwards none. A process that was stopped before it bound them is refused by the broker
-//! when it wakes, until the queues are deleted. So what is in them is a beginning of the key's messages, without a gap that
-//! only the next queues fill.
+//! ([`BrokerDriver::unbind`](crate::broker::BrokerDriver::unbind)): until then they get every
+//! message of a key, afterwards none. A process that was stopped before it bound them is refused by
+//! the broker when it wakes, until the queues are deleted. So what is in them is a beginning of the
+//! key's messages, without a gap that only the next queues fill.
 //!
 //! For a key, all that is in the former queues is handled before the first message is taken from the
 //! next ones: a partition is drained only when the broker counts no message ready and no
